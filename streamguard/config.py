@@ -1,0 +1,163 @@
+"""Every STREAMGUARD variable, read and checked in one place.
+
+The variables are the only channel from `streamguard run` to the ranks, so a wrong value is refused here,
+before the program starts, and never guessed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, cast
+
+from streamguard.errors import ConfigurationError
+
+Stacks = Literal["off", "leaf", "full"]
+
+STACKS: tuple[Stacks, ...] = ("off", "leaf", "full")
+DEFAULT_MEMORY_MB = 16384
+MAX_DEVICES = 64
+
+_SCHEDULE = re.compile(r"eager|lazy|extreme:\d+,\d+|(?:random|pct):[0-9A-Za-z:,.-]+")
+_SCHEDULE_EXPECTED = "eager, lazy, extreme:I,J (two different stream numbers) or a replay token"
+_RUN = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What the STREAMGUARD variables ask for.
+
+    Attributes:
+        active: The detector watches this process.
+        vgpu_devices: Number of virtual devices, or None for the machine's own GPUs.
+        vgpu_schedule: Which of the allowed orders the virtual GPU takes.
+        vgpu_values: The virtual GPU computes values.
+        vgpu_log: Where the virtual GPU logs its API calls; `%p` stands for the process id.
+        vgpu_memory_mb: Size of each virtual device, in MiB.
+        output: Directory of the result files, or None for `streamguard-<run>`.
+        run: Id of the run that this process belongs to, or None in the first process.
+        exit_status: Findings decide the exit status of a program that itself ends with 0.
+        accesses: Patterns of region names whose accesses are listed.
+        ranks: The ranks to watch, or None for all.
+        stacks: How many Python frames are kept with each op.
+        reports_elsewhere: `streamguard run` collects and prints; this process only writes its file.
+    """
+
+    active: bool = False
+    vgpu_devices: int | None = None
+    vgpu_schedule: str = "eager"
+    vgpu_values: bool = True
+    vgpu_log: str | None = None
+    vgpu_memory_mb: int = DEFAULT_MEMORY_MB
+    output: Path | None = None
+    run: str | None = None
+    exit_status: bool = False
+    accesses: tuple[str, ...] = ()
+    ranks: frozenset[int] | None = None
+    stacks: Stacks = "full"
+    reports_elsewhere: bool = False
+
+
+def parse(environ: Mapping[str, str]) -> Config:
+    """Read all STREAMGUARD variables of an environment.
+
+    An empty value means the same as no variable.
+
+    Raises:
+        ConfigurationError: a value is not understood; `variable` says which.
+    """
+    return Config(
+        active=_switch(environ, "STREAMGUARD", default=False),
+        vgpu_devices=_devices(environ, "STREAMGUARD_VGPU"),
+        vgpu_schedule=_schedule(environ, "STREAMGUARD_VGPU_SCHEDULE"),
+        vgpu_values=_switch(environ, "STREAMGUARD_VGPU_VALUES", default=True),
+        vgpu_log=environ.get("STREAMGUARD_VGPU_LOG") or None,
+        vgpu_memory_mb=_memory(environ, "STREAMGUARD_VGPU_MEMORY_MB"),
+        output=_path(environ, "STREAMGUARD_OUTPUT"),
+        run=_run(environ, "STREAMGUARD_RUN"),
+        exit_status=_switch(environ, "STREAMGUARD_EXIT", default=False),
+        accesses=parse_patterns(environ.get("STREAMGUARD_ACCESSES", "")),
+        ranks=_ranks(environ, "STREAMGUARD_RANKS"),
+        stacks=_stacks(environ, "STREAMGUARD_STACKS"),
+        reports_elsewhere=_switch(environ, "STREAMGUARD_REPORTS_ELSEWHERE", default=False),
+    )
+
+
+def parse_patterns(text: str) -> tuple[str, ...]:
+    """Split a comma-separated list of name patterns.
+
+    A comma inside brackets belongs to the pattern, as in `ipg_buckets[torch.bfloat16].buffer[0,1]`.
+    """
+    patterns = re.split(r",(?![^\[]*\])", text)
+    return tuple(pattern.strip() for pattern in patterns if pattern.strip())
+
+
+def _switch(environ: Mapping[str, str], variable: str, *, default: bool) -> bool:
+    value = environ.get(variable, "")
+    if value == "":
+        return default
+    if value not in ("0", "1"):
+        raise ConfigurationError(variable, value, "1 (on) or 0 (off)")
+    return value == "1"
+
+
+def _devices(environ: Mapping[str, str], variable: str) -> int | None:
+    value = environ.get(variable, "")
+    if value in ("", "0"):
+        return None
+    if not value.isascii() or not value.isdecimal() or not 1 <= int(value) <= MAX_DEVICES:
+        raise ConfigurationError(variable, value, f"a number of devices, 1 to {MAX_DEVICES}")
+    return int(value)
+
+
+def _schedule(environ: Mapping[str, str], variable: str) -> str:
+    value = environ.get(variable) or "eager"
+    if _SCHEDULE.fullmatch(value) is None:
+        raise ConfigurationError(variable, value, _SCHEDULE_EXPECTED)
+    if value.startswith("extreme:"):
+        early, late = value.removeprefix("extreme:").split(",")
+        if int(early) == int(late):
+            raise ConfigurationError(variable, value, _SCHEDULE_EXPECTED)
+    return value
+
+
+def _memory(environ: Mapping[str, str], variable: str) -> int:
+    value = environ.get(variable, "")
+    if value == "":
+        return DEFAULT_MEMORY_MB
+    if not value.isascii() or not value.isdecimal() or int(value) == 0:
+        raise ConfigurationError(variable, value, "a number of MiB, at least 1")
+    return int(value)
+
+
+def _path(environ: Mapping[str, str], variable: str) -> Path | None:
+    value = environ.get(variable, "")
+    return Path(value) if value else None
+
+
+def _run(environ: Mapping[str, str], variable: str) -> str | None:
+    value = environ.get(variable, "")
+    if value == "":
+        return None
+    if _RUN.fullmatch(value) is None:
+        raise ConfigurationError(variable, value, "letters, digits and . _ - only")
+    return value
+
+
+def _ranks(environ: Mapping[str, str], variable: str) -> frozenset[int] | None:
+    value = environ.get(variable, "")
+    if value == "":
+        return None
+    parts = [part.strip() for part in value.split(",")]
+    if not all(part.isascii() and part.isdecimal() for part in parts):
+        raise ConfigurationError(variable, value, "rank numbers separated by commas, such as 0,7")
+    return frozenset(int(part) for part in parts)
+
+
+def _stacks(environ: Mapping[str, str], variable: str) -> Stacks:
+    value = environ.get(variable) or "full"
+    if value not in STACKS:
+        raise ConfigurationError(variable, value, "off, leaf or full")
+    return cast(Stacks, value)

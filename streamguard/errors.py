@@ -1,0 +1,63 @@
+"""Every error that streamguard raises on purpose.
+
+`StreamguardError` is the common base, so that a caller can tell our refusals from its own errors.
+Each error carries the values it speaks of as fields; tests look at those and not at the wording.
+"""
+
+from __future__ import annotations
+
+
+class StreamguardError(Exception):
+    """Base of every error that streamguard raises on purpose."""
+
+
+class UsageError(StreamguardError):
+    """A call, an option or a variable asks for something that does not exist or cannot work."""
+
+
+class ConfigurationError(UsageError):
+    """One STREAMGUARD variable has a value that is not understood.
+
+    Args:
+        variable: Name of the environment variable.
+        value: The value that was found.
+        expected: What would have been accepted, as part of a sentence.
+    """
+
+    def __init__(self, variable: str, value: str, expected: str) -> None:
+        super().__init__(f"{variable}={value!r} is not understood; expected {expected}")
+        self.variable = variable
+        self.value = value
+        self.expected = expected
+
+
+class MissingBuildError(StreamguardError):
+    """A compiled part of streamguard is absent or was built for another torch.
+
+    Args:
+        part: What is missing, such as "streamguard._hooks".
+        reason: What is wrong with it.
+        command: The command that builds it.
+    """
+
+    def __init__(self, part: str, reason: str, command: str) -> None:
+        super().__init__(f"{part}: {reason}. Build it with: {command}")
+        self.part = part
+        self.reason = reason
+        self.command = command
+
+
+class RecordError(StreamguardError):
+    """One record of a result file is damaged or of a schema that this version cannot read.
+
+    Args:
+        path: The file, as it was given.
+        line: Number of the line, from 1.
+        reason: What is wrong with the record.
+    """
+
+    def __init__(self, path: str, line: int, reason: str) -> None:
+        super().__init__(f"{path}:{line}: {reason}")
+        self.path = path
+        self.line = line
+        self.reason = reason
