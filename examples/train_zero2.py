@@ -1,0 +1,111 @@
+"""Train a tiny transformer with DeepSpeed ZeRO and communication overlapped with backward.
+
+Nothing here knows streamguard. Run it on GPUs or on streamguard's virtual ones:
+
+    streamguard run -- torchrun --nproc_per_node 2 examples/train_zero2.py
+    streamguard run --vgpu 2 -- torchrun --nproc_per_node 2 examples/train_zero2.py
+
+It runs under whichever DeepSpeed is importable, from 0.9.5 to the newest.
+"""
+
+import argparse
+import os
+
+import tiny_transformer
+import torch
+from deepspeed_compat import deepspeed
+
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+LEARNING_RATE = 1e-2
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--stage", type=int, choices=(1, 2, 3), default=2, help="ZeRO stage")
+    parser.add_argument(
+        "--scenario",
+        choices=("plain", "oversize", "producers"),
+        default="plain",
+        help="plain: several buckets per step; oversize: some gradients are larger than a bucket; "
+        "producers: every second block, and so its gradients, runs on a second stream",
+    )
+    parser.add_argument("--bucket", type=int, help="elements per bucket; the default fits --width")
+    parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--no-overlap", action="store_true", help="overlap_comm off")
+    parser.add_argument("--no-reduce-scatter", action="store_true", help="reduce_scatter off")
+    parser.add_argument("--dtype", choices=sorted(DTYPES), default="bf16")
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--width", type=int, default=32, help="a multiple of 4")
+    parser.add_argument("--local_rank", type=int, help=argparse.SUPPRESS)  # set by old launchers
+    arguments = parser.parse_args()
+    for name in ("bucket", "steps", "layers", "width"):
+        value = getattr(arguments, name)
+        if value is not None and value < 1:
+            parser.error(f"--{name} {value}: expected at least 1")
+    if arguments.width % 4:
+        parser.error(f"--width {arguments.width}: expected a multiple of 4, one part per head")
+    return arguments
+
+
+def default_bucket(arguments: argparse.Namespace) -> int:
+    """Return a bucket size that makes several buckets fill per step.
+
+    The largest parameters of a block have 4 * width**2 elements: `oversize` stays below that.
+    """
+    square = arguments.width * arguments.width
+    return 2 * square if arguments.scenario == "oversize" else 5 * square
+
+
+def deepspeed_config(arguments: argparse.Namespace) -> dict[str, object]:
+    bucket = arguments.bucket or default_bucket(arguments)
+    config: dict[str, object] = {
+        "train_micro_batch_size_per_gpu": tiny_transformer.BATCH,
+        "steps_per_print": 1_000_000,
+        "gradient_clipping": 1.0,
+        "zero_allow_untested_optimizer": True,
+        "zero_force_ds_cpu_optimizer": False,
+        "zero_optimization": {
+            "stage": arguments.stage,
+            "overlap_comm": not arguments.no_overlap,
+            "contiguous_gradients": True,
+            "reduce_scatter": not arguments.no_reduce_scatter,
+            "reduce_bucket_size": bucket,
+            "allgather_bucket_size": bucket,
+        },
+    }
+    if arguments.dtype != "fp32":
+        config[arguments.dtype] = {"enabled": True}
+    return config
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    rank = int(os.environ.get("RANK", "0"))
+    torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    model = tiny_transformer.build_model(
+        layers=arguments.layers, width=arguments.width, seed=arguments.seed
+    )
+    optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE)
+    engine, _, _, _ = deepspeed.initialize(
+        model=model, optimizer=optimizer, config=deepspeed_config(arguments)
+    )
+    if arguments.scenario == "producers":
+        model.side_stream = torch.cuda.Stream()
+
+    losses = []
+    for step in range(arguments.steps):
+        tokens = tiny_transformer.tokens_for(step=step, rank=rank, seed=arguments.seed)
+        loss = engine(tokens.to(engine.device))
+        engine.backward(loss)
+        engine.step()
+        losses.append(loss.detach())
+    # Read once at the end: a read per step would wait for the GPU and order what should overlap.
+    values = torch.stack(losses).float().tolist()
+    if rank == 0:
+        print(f"losses: {values}", flush=True)
+    torch.distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
