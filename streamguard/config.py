@@ -1,7 +1,7 @@
 """Every STREAMGUARD variable, read and checked in one place.
 
-The variables are the only channel from `streamguard run` to the ranks, so a wrong value is refused here,
-before the program starts, and never guessed.
+The variables are the only channel from `streamguard run` to the ranks, so a wrong value is refused
+here, before the program starts, and never guessed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal
 
 from streamguard.errors import ConfigurationError
 
@@ -158,6 +158,7 @@ def _ranks(environ: Mapping[str, str], variable: str) -> frozenset[int] | None:
 
 def _stacks(environ: Mapping[str, str], variable: str) -> Stacks:
     value = environ.get(variable) or "full"
-    if value not in STACKS:
-        raise ConfigurationError(variable, value, "off, leaf or full")
-    return cast(Stacks, value)
+    for stacks in STACKS:
+        if value == stacks:
+            return stacks
+    raise ConfigurationError(variable, value, "off, leaf or full")

@@ -1,8 +1,9 @@
 """Run a callback right after a module was imported, without importing it.
 
-The start-up file must not load torch, yet has work to do as soon as the program loads it. A finder at
-the front of `sys.meta_path` lets the other finders locate the module, runs it under its own loader, and
-then calls back. The module keeps its own loader and spec: nothing of the detour stays visible.
+The start-up file must not load torch, yet has work to do as soon as the program loads it. A finder
+at the front of `sys.meta_path` lets the other finders locate the module, runs it under its own
+loader, and then calls back. The module keeps its own loader and spec: nothing of the detour stays
+visible.
 """
 
 from __future__ import annotations

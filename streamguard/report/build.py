@@ -1,0 +1,36 @@
+"""Turns the hooks' raw dictionaries into report data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from streamguard.report.decode import decode_coverage, decode_finding, decode_watched
+from streamguard.report.model import Coverage, Finding, WatchedAccess
+from streamguard.report.repair import repair_lines, suppression_key
+
+
+def build_finding(
+    raw: Mapping[str, object], *, annotations: Mapping[str, object] | None = None
+) -> Finding:
+    """Make a finding out of a raw one, with its repair and suppression key.
+
+    Args:
+        raw: What `streamguard.hooks.finding` returned.
+        annotations: Fields that others know, such as `known`; they replace fields of `raw`.
+
+    Raises:
+        FieldError: `raw` lacks a field or has one of the wrong type.
+    """
+    finding = decode_finding({**raw, **(annotations or {})})
+    return replace(finding, repair=repair_lines(finding), suppression=suppression_key(finding))
+
+
+def build_watched(raw: Mapping[str, object]) -> WatchedAccess:
+    """Make an access of a listed region out of a raw one."""
+    return decode_watched(raw)
+
+
+def build_coverage(raw: Mapping[str, object]) -> Coverage:
+    """Make a coverage out of what `streamguard.hooks.coverage` returned."""
+    return decode_coverage(raw)

@@ -1,0 +1,78 @@
+"""The lines that say what was seen, and so how far the findings can be trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from streamguard.report.model import Coverage, RankFindings, Report
+from streamguard.report.wording import joined, number_list, plural
+
+
+def coverage_lines(report: Report) -> Iterator[str]:
+    """One line a rank, then what is missing."""
+    for rank in report.ranks:
+        yield f"coverage rank {rank.start.rank}: {_rank_text(rank)}"
+    if report.missing_ranks:
+        ranks = plural(len(report.missing_ranks), "rank", counted=False)
+        yield f"incomplete: {ranks} {number_list(report.missing_ranks)} never reported in"
+    if report.died_ranks:
+        ranks = plural(len(report.died_ranks), "rank", counted=False)
+        yield (
+            f"incomplete: {ranks} {number_list(report.died_ranks)} wrote no summary (killed, or "
+            "still running); findings made before are kept"
+        )
+    for note in report.notes:
+        yield f"incomplete: {note}"
+    if report.checked_nothing:
+        yield f"checked nothing: {_nothing_reason(report)}"
+
+
+def _rank_text(rank: RankFindings) -> str:
+    if rank.summary is None:
+        return f"unknown, no summary; {plural(len(rank.findings), 'finding')} kept"
+    coverage = rank.summary.coverage
+    seen = joined(
+        (
+            plural(coverage.ops, "op"),
+            f"{coverage.accesses} accesses",
+            plural(coverage.collectives, "collective"),
+            plural(coverage.records, "record"),
+            plural(coverage.waits, "wait"),
+            plural(coverage.syncs, "sync"),
+            plural(coverage.streams, "stream"),
+        )
+    )
+    return "; ".join(part for part in (seen, _limits(coverage), _device(rank)) if part)
+
+
+def _limits(coverage: Coverage) -> str:
+    layers = " ".join(coverage.layers) or "none"
+    if coverage.opaque:
+        opaque = " ".join(f"{name} {count}" for name, count in coverage.opaque)
+    else:
+        opaque = "0"
+    launches = (
+        f"opaque launches {opaque}" if coverage.launches_observed else "launches not observed"
+    )
+    unregistered = ""
+    if coverage.unregistered_kernels:
+        unregistered = f"{plural(coverage.unregistered_kernels, 'kernel')} registered too late"
+    handover = "thread hand-over assumed" if coverage.thread_handover_assumed else ""
+    return "; ".join(
+        part for part in (f"layers {layers}", launches, unregistered, handover) if part
+    )
+
+
+def _device(rank: RankFindings) -> str:
+    if rank.start.virtual_devices is None:
+        return ""
+    return f"virtual GPU, schedule {rank.start.schedule}"
+
+
+def _nothing_reason(report: Report) -> str:
+    if not report.ranks:
+        return (
+            "no process initialised CUDA or a process group. If one should have, look whether "
+            "streamguard is installed in the Python that ran the program"
+        )
+    return "CUDA was initialised, but no op was seen; this run proves nothing"

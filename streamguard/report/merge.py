@@ -1,0 +1,213 @@
+"""Joins what the ranks of a job wrote into one report."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from streamguard.report.frames import own_line
+from streamguard.report.jsonl import read_rank_file
+from streamguard.report.model import (
+    Access,
+    Finding,
+    Frame,
+    MergedAccess,
+    MergedFinding,
+    MergedMisuse,
+    Misuse,
+    RankFindings,
+    Report,
+    WatchedAccess,
+)
+
+_DEVICE = re.compile(r" \(device \d+\)")
+
+
+@dataclass(slots=True)
+class DirectoryResult:
+    """The ranks found in a directory and a note for everything that could not be read."""
+
+    ranks: list[RankFindings] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def read_directory(directory: Path) -> DirectoryResult:
+    """Read all result files of a directory; a missing or empty directory has no ranks.
+
+    Raises:
+        OSError: the directory or a file in it cannot be read.
+    """
+    result = DirectoryResult()
+    for path in sorted(directory.glob("rank-*.jsonl"), key=_file_order):
+        read = read_rank_file(path)
+        if read.rank is not None:
+            result.ranks.append(read.rank)
+        result.notes.extend(f"damaged record left out: {error}" for error in read.damaged)
+    return result
+
+
+def merge_ranks(
+    ranks: Iterable[RankFindings],
+    *,
+    expected_ranks: Iterable[int] | None = None,
+    notes: Iterable[str] = (),
+    access_patterns: Iterable[str] = (),
+) -> Report:
+    """Join ranks into one report.
+
+    The same pair on several ranks becomes one finding with ranks and counts; two pairs of one rank
+    are never joined.
+
+    Args:
+        ranks: One entry for each process that reported.
+        expected_ranks: The ranks that should have reported; by default what they say themselves.
+        notes: What makes the report incomplete.
+        access_patterns: The patterns whose accesses were asked for.
+    """
+    processes = sorted(ranks, key=lambda rank: (rank.start.rank, rank.start.pid))
+    expected = _expected(processes) if expected_ranks is None else tuple(sorted(expected_ranks))
+    reported = {process.start.rank for process in processes}
+    problems = [
+        f"rank {process.start.rank}: {problem}"
+        for process in processes
+        if process.summary is not None
+        for problem in process.summary.problems
+    ]
+    return Report(
+        findings=_merge_findings(processes),
+        misuses=_merge_misuses(processes),
+        accesses=_merge_accesses(processes),
+        ranks=tuple(processes),
+        expected_ranks=tuple(sorted({*expected, *reported})),
+        missing_ranks=tuple(rank for rank in expected if rank not in reported),
+        died_ranks=tuple(
+            sorted({process.start.rank for process in processes if process.summary is None})
+        ),
+        notes=(*notes, *problems),
+        access_patterns=tuple(access_patterns),
+    )
+
+
+def _file_order(path: Path) -> tuple[int, int]:
+    numbers = [int(part) for part in re.findall(r"\d+", path.stem)]
+    return (numbers[0], numbers[-1]) if numbers else (0, 0)
+
+
+def _expected(processes: Sequence[RankFindings]) -> tuple[int, ...]:
+    world_size = max((process.start.world_size for process in processes), default=0)
+    selections = {process.start.selected_ranks for process in processes} - {None}
+    ranks = range(world_size)
+    if not selections:
+        return tuple(ranks)
+    selected = {rank for selection in selections if selection for rank in selection}
+    return tuple(rank for rank in ranks if rank in selected)
+
+
+@dataclass(slots=True)
+class _Entry:
+    finding: Finding
+    counts: dict[int, int]
+    processes: set[int]
+
+
+def _merge_findings(processes: Sequence[RankFindings]) -> tuple[MergedFinding, ...]:
+    entries: dict[tuple[object, ...], list[_Entry]] = {}
+    for index, process in enumerate(processes):
+        for finding in process.findings:
+            candidates = entries.setdefault(_pair_key(finding), [])
+            entry = _other_ranks_entry(candidates, finding, index)
+            if entry is None:
+                candidates.append(_Entry(finding, {process.start.rank: finding.count}, {index}))
+                continue
+            rank = process.start.rank
+            entry.counts[rank] = entry.counts.get(rank, 0) + finding.count
+            entry.processes.add(index)
+    merged = [entry for group in entries.values() for entry in group]
+    return tuple(
+        MergedFinding(entry.finding, tuple(sorted(entry.counts.items()))) for entry in merged
+    )
+
+
+def _other_ranks_entry(candidates: list[_Entry], finding: Finding, process: int) -> _Entry | None:
+    """The entry of the same pair seen by other processes; one with the same names if there is."""
+    free = [entry for entry in candidates if process not in entry.processes]
+    for entry in free:
+        if _overlap_names(entry.finding) == _overlap_names(finding):
+            return entry
+    return free[0] if free else None
+
+
+def _overlap_names(finding: Finding) -> tuple[str, ...]:
+    return tuple(item.name for item in finding.overlap.names_first)
+
+
+def _pair_key(finding: Finding) -> tuple[object, ...]:
+    return (
+        finding.code,
+        finding.kind,
+        finding.domain,
+        _access_key(finding.first),
+        _access_key(finding.second),
+    )
+
+
+def _access_key(access: Access) -> tuple[object, ...]:
+    stream = "" if access.stream is None else _DEVICE.sub("", access.stream.name)
+    return (access.op, access.kind, access.on_host, stream, _line_key(access.frames))
+
+
+def _line_key(frames: tuple[Frame, ...]) -> tuple[str, int] | None:
+    line = own_line(frames)
+    return None if line is None else (line.file, line.line)
+
+
+def _merge_misuses(processes: Sequence[RankFindings]) -> tuple[MergedMisuse, ...]:
+    merged: dict[tuple[object, ...], tuple[Misuse, dict[int, int]]] = {}
+    for process in processes:
+        for misuse in process.misuses:
+            key = (misuse.code, misuse.message, _line_key(misuse.frames))
+            _, counts = merged.setdefault(key, (misuse, {}))
+            rank = process.start.rank
+            counts[rank] = counts.get(rank, 0) + misuse.count
+    return tuple(
+        MergedMisuse(misuse, tuple(sorted(counts.items()))) for misuse, counts in merged.values()
+    )
+
+
+def _merge_accesses(processes: Sequence[RankFindings]) -> tuple[MergedAccess, ...]:
+    """Join accesses of one name that differ only in bytes, step and rank."""
+    merged: dict[tuple[object, ...], tuple[WatchedAccess, set[int]]] = {}
+    for process in processes:
+        for access in process.accesses:
+            key = _watched_key(access)
+            if key not in merged:
+                merged[key] = (access, {process.start.rank})
+                continue
+            earlier, ranks = merged[key]
+            steps = [step for step in (earlier.step, access.step) if step is not None]
+            joined = replace(
+                earlier,
+                begin=min(earlier.begin, access.begin),
+                end=max(earlier.end, access.end),
+                count=earlier.count + access.count,
+                step=min(steps, default=None),
+            )
+            merged[key] = (joined, ranks | {process.start.rank})
+    rows = [MergedAccess(access, tuple(sorted(ranks))) for access, ranks in merged.values()]
+    return tuple(sorted(rows, key=lambda row: row.access.name))
+
+
+def _watched_key(access: WatchedAccess) -> tuple[object, ...]:
+    return (
+        access.name,
+        access.op,
+        access.kind,
+        _DEVICE.sub("", access.stream),
+        _line_key(access.frames),
+        tuple(
+            (earlier.op, earlier.kind, _DEVICE.sub("", earlier.stream), earlier.edge.kind)
+            for earlier in access.ordered_after
+        ),
+    )

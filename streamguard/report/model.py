@@ -1,0 +1,310 @@
+"""The data of a report: findings, accesses, coverage and ranks. No input, no output, no wording."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+AccessKind = Literal["read", "write"]
+Status = Literal["races", "clean", "checked-nothing"]
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One Python frame; frames are listed innermost first."""
+
+    file: str
+    line: int
+    function: str
+
+
+@dataclass(frozen=True, slots=True)
+class NamedBytes:
+    """The bytes [begin, end) of the thing called `name`, counted from its start."""
+
+    name: str
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A CUDA stream, by device and handle, with the name that its role gave it."""
+
+    device: int
+    handle: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """`rows` rows of `width` bytes, one every `pitch` bytes, from address `begin`."""
+
+    begin: int
+    width: int
+    pitch: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """That an access belongs to a collective of the named process group."""
+
+    asynchronous: bool
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One op reading or writing one region, on a stream or on the host."""
+
+    op: str
+    op_id: int
+    kind: AccessKind
+    on_host: bool
+    stream: Stream | None
+    host_thread: int | None
+    epoch: int
+    region: Region
+    allocation: int
+    names: tuple[NamedBytes, ...]
+    frames: tuple[Frame, ...]
+    forward_frames: tuple[Frame, ...]
+    collective: Collective | None
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """The first overlapping run of bytes, as address and as each access names it."""
+
+    begin: int
+    end: int
+    names_first: tuple[NamedBytes, ...]
+    names_second: tuple[NamedBytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """What orders one op before another; `kind` as the engine calls it, such as "event_wait"."""
+
+    kind: str
+    event: int
+    from_stream: str
+    after_op: int
+    before_op: int
+
+
+@dataclass(frozen=True, slots=True)
+class MissingOrder:
+    """The clock component that is missing: the epoch needed and the newest one known."""
+
+    needed_epoch: int
+    known_epoch: int
+    last_wait: Edge | None
+    event_after_first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRace:
+    """A published defect that a finding matches, and how to avoid it."""
+
+    id: str
+    title: str
+    upstream: str
+    first_bad: str
+    first_good: str
+    avoid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Two conflicting accesses to the same bytes that nothing orders.
+
+    `step` is the first training step it was seen in; `count` how often the pair was seen; `repair`
+    the lines that tell how to order it; `suppression` the key that names the pair in every run.
+    """
+
+    id: int
+    code: str
+    kind: str
+    domain: str
+    count: int
+    step: int | None
+    first: Access
+    second: Access
+    overlap: Overlap
+    missing: MissingOrder
+    known: KnownRace | None
+    repair: tuple[str, ...]
+    suppression: str
+
+
+@dataclass(frozen=True, slots=True)
+class Misuse:
+    """Wrong use or a hint (SG1xx) without two accesses; it never decides the exit status."""
+
+    id: int
+    code: str
+    count: int
+    step: int | None
+    message: str
+    frames: tuple[Frame, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedAfter:
+    """An earlier conflicting access of a listed region, and the edge that orders it."""
+
+    op: str
+    kind: AccessKind
+    stream: str
+    edge: Edge
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedAccess:
+    """One kind of access to a region whose accesses are listed, with all that came before it."""
+
+    name: str
+    op: str
+    kind: AccessKind
+    stream: str
+    step: int | None
+    count: int
+    begin: int
+    end: int
+    frames: tuple[Frame, ...]
+    ordered_after: tuple[OrderedAfter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What the hooks saw. `opaque` counts launches outside any observed op, by kind."""
+
+    ops: int = 0
+    accesses: int = 0
+    collectives: int = 0
+    waits: int = 0
+    records: int = 0
+    syncs: int = 0
+    layers: tuple[str, ...] = ()
+    opaque: tuple[tuple[str, int], ...] = ()
+    launches_observed: bool = False
+    thread_handover_assumed: bool = True
+    regions: int = 0
+    unregistered_kernels: int = 0
+    streams: int = 0
+    cuda_initialised: bool = False
+    process_group: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RankStart:
+    """The first record of a rank's file.
+
+    `host` is a hash, so that no machine's name leaves it; `selected_ranks` are the only ranks that
+    are watched, None when all are.
+    """
+
+    run: str
+    rank: int
+    world_size: int
+    local_rank: int
+    local_world_size: int
+    host: str
+    pid: int
+    versions: tuple[tuple[str, str], ...]
+    virtual_devices: int | None
+    schedule: str
+    selected_ranks: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RankSummary:
+    """The last record of a rank's file; a rank that was killed has none."""
+
+    rank: int
+    pid: int
+    coverage: Coverage
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RankFindings:
+    """Everything one rank wrote."""
+
+    start: RankStart
+    findings: tuple[Finding, ...] = ()
+    misuses: tuple[Misuse, ...] = ()
+    accesses: tuple[WatchedAccess, ...] = ()
+    summary: RankSummary | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MergedFinding:
+    """One pair, with how often each rank saw it: ((rank, count), ...), ascending."""
+
+    finding: Finding
+    counts: tuple[tuple[int, int], ...]
+
+    @property
+    def total(self) -> int:
+        """How often the pair was seen, over all ranks."""
+        return sum(count for _, count in self.counts)
+
+
+@dataclass(frozen=True, slots=True)
+class MergedMisuse:
+    """One misuse, with how often each rank saw it."""
+
+    misuse: Misuse
+    counts: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MergedAccess:
+    """One row of the access table, with the ranks that saw it."""
+
+    access: WatchedAccess
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One job, all ranks together.
+
+    Attributes:
+        ranks: Every rank that reported, ascending.
+        expected_ranks: The watched ranks of the job, as far as the ranks that reported know.
+        missing_ranks: Watched ranks that never reported in.
+        died_ranks: Ranks that reported in and ended without a summary.
+        notes: What makes this report incomplete, such as damaged records.
+        access_patterns: The patterns whose accesses were asked for.
+    """
+
+    findings: tuple[MergedFinding, ...] = ()
+    misuses: tuple[MergedMisuse, ...] = ()
+    accesses: tuple[MergedAccess, ...] = ()
+    ranks: tuple[RankFindings, ...] = ()
+    expected_ranks: tuple[int, ...] = ()
+    missing_ranks: tuple[int, ...] = ()
+    died_ranks: tuple[int, ...] = ()
+    notes: tuple[str, ...] = ()
+    access_patterns: tuple[str, ...] = ()
+
+    @property
+    def checked_nothing(self) -> bool:
+        """Whether no rank saw a single op: such a run proves nothing.
+
+        A rank that died before its summary is taken to have seen ops if it found something.
+        """
+        if self.findings:
+            return False
+        return not any(rank.summary and rank.summary.coverage.ops for rank in self.ranks)
+
+    @property
+    def status(self) -> Status:
+        """The verdict over all ranks."""
+        if self.findings:
+            return "races"
+        return "checked-nothing" if self.checked_nothing else "clean"

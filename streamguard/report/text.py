@@ -1,0 +1,171 @@
+"""A report as plain text: no boxes, no colours, the same at every width."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from streamguard.report.accesses import access_lines
+from streamguard.report.codes import title
+from streamguard.report.coverage import coverage_lines
+from streamguard.report.frames import fold, short_file
+from streamguard.report.model import (
+    Access,
+    Frame,
+    MergedFinding,
+    MergedMisuse,
+    MissingOrder,
+    Report,
+)
+from streamguard.report.wording import (
+    bytes_text,
+    edge_text,
+    lane_text,
+    named_bytes_text,
+    number_list,
+    plural,
+    region_text,
+)
+
+_VERBS = {"read": "reads", "write": "writes"}
+
+
+def render(report: Report, *, base: str | None = None) -> str:
+    """Write a report as text that ends with one SUMMARY line.
+
+    Args:
+        report: The job.
+        base: Directory that file names are relative to; by default the current one.
+    """
+    directory = str(Path.cwd()) if base is None else base
+    return "\n".join(_lines(report, directory)) + "\n"
+
+
+def summary_line(report: Report) -> str:
+    """The one line that scripts look for."""
+    ops = sum(rank.summary.coverage.ops for rank in report.ranks if rank.summary)
+    accesses = sum(rank.summary.coverage.accesses for rank in report.ranks if rank.summary)
+    reported = {rank.start.rank for rank in report.ranks}
+    return (
+        f"SUMMARY streamguard races={len(report.findings)} misuses={len(report.misuses)}"
+        f" ranks={len(reported)}/{len(report.expected_ranks)} ops={ops} accesses={accesses}"
+        f" status={report.status}"
+    )
+
+
+def _lines(report: Report, base: str) -> Iterator[str]:
+    races = plural(len(report.findings), "race")
+    yield f"streamguard: {races}, {plural(len(report.misuses), 'misuse')}"
+    for merged in report.findings:
+        yield ""
+        yield from finding_lines(merged, base=base)
+    for misuse in report.misuses:
+        yield ""
+        yield from _misuse_lines(misuse, base)
+    if report.access_patterns or report.accesses:
+        yield ""
+        yield from access_lines(report, base=base)
+    yield ""
+    yield from coverage_lines(report)
+    yield summary_line(report)
+
+
+def finding_lines(merged: MergedFinding, *, base: str) -> Iterator[str]:
+    """The lines of one finding."""
+    finding = merged.finding
+    first, second = finding.first, finding.second
+    yield (
+        f"{finding.code} {title(finding.code)}: {second.op} on {lane_text(second)} "
+        f"{_VERBS[second.kind]} bytes that {first.op} on {lane_text(first)} "
+        f"{_VERBS[first.kind]}; nothing orders the two"
+    )
+    yield from _access_lines("first", first, base)
+    yield from _access_lines("second", second, base)
+    overlap = finding.overlap
+    named = [named_bytes_text(overlap.names_first)]
+    if overlap.names_second != overlap.names_first:
+        named.append(named_bytes_text(overlap.names_second))
+    names = "; the second calls it ".join(text for text in named if text)
+    size = bytes_text(overlap.end - overlap.begin)
+    yield f"  overlap   {size}{': ' if names else ''}{names}"
+    yield from _missing_lines(finding.missing, first, second)
+    yield from _labelled("repair", finding.repair)
+    if finding.known is not None:
+        known = finding.known
+        fixed = f"first good release {known.first_good}" if known.first_good else "not fixed yet"
+        yield (
+            f"  known     {known.id}: {known.title} ({known.upstream}); first bad release "
+            f"{known.first_bad}, {fixed}"
+        )
+        if known.avoid:
+            yield f"            avoid with: {known.avoid}"
+    yield f"  suppress  {finding.suppression}"
+    yield f"  seen      {_seen(merged.counts, finding.step)}"
+
+
+def _access_lines(label: str, access: Access, base: str) -> Iterator[str]:
+    collective = access.collective
+    suffix = ""
+    if collective is not None:
+        mode = "asynchronous" if collective.asynchronous else "synchronous"
+        suffix = f", {mode} collective of group {collective.group}"
+    named = named_bytes_text(access.names) or f"a block without a name ({region_text(access)})"
+    yield (
+        f"  {label:<8}  {access.op} {_VERBS[access.kind]} {named} on {lane_text(access)}{suffix}"
+    )
+    yield from _frame_lines(access.frames, base)
+    if access.forward_frames:
+        yield "            called in forward from"
+        yield from _frame_lines(access.forward_frames, base)
+    elif not access.frames:
+        yield "            no Python line: it ran outside Python code, or stacks are off"
+
+
+def _frame_lines(frames: tuple[Frame, ...], base: str) -> Iterator[str]:
+    folded = fold(frames)
+    for frame in folded.shown:
+        yield f"            {frame_text(frame, base=base)}"
+    if folded.folded:
+        yield f"            ({plural(folded.folded, 'more frame')}, of torch and Python)"
+
+
+def frame_text(frame: Frame, *, base: str) -> str:
+    """One frame as file, line and function."""
+    return f"{short_file(frame.file, base=base)}:{frame.line} in {frame.function}"
+
+
+def _missing_lines(missing: MissingOrder, first: Access, second: Access) -> Iterator[str]:
+    earlier, later = lane_text(first), lane_text(second)
+    yield (
+        f"  missing   {later} knows {earlier} up to epoch {missing.known_epoch}; "
+        f"the {first.kind} is epoch {missing.needed_epoch}"
+    )
+    if missing.last_wait is None:
+        yield f"            {later} never waited for {earlier}"
+    else:
+        yield f"            its newest order after {earlier} is {edge_text(missing.last_wait)}"
+    if missing.event_after_first:
+        yield f"            an event was recorded on {earlier} after the {first.kind}; not waited for"
+    else:
+        yield f"            no event was recorded on {earlier} after the {first.kind}"
+
+
+def _labelled(label: str, lines: Iterable[str]) -> Iterator[str]:
+    for index, line in enumerate(lines):
+        yield f"  {label if index == 0 else '':<8}  {line}"
+
+
+def _seen(counts: tuple[tuple[int, int], ...], step: int | None) -> str:
+    total = sum(count for _, count in counts)
+    ranks = [rank for rank, _ in counts]
+    times = plural(total, "time")
+    where = f" on {plural(len(ranks), 'rank', counted=False)} {number_list(ranks)}"
+    first = "" if step is None else f", first in step {step}"
+    return f"{times}{where}{first}"
+
+
+def _misuse_lines(merged: MergedMisuse, base: str) -> Iterator[str]:
+    misuse = merged.misuse
+    yield f"{misuse.code} {misuse.message}"
+    yield from _frame_lines(misuse.frames, base)
+    yield f"  seen      {_seen(merged.counts, misuse.step)}"
