@@ -1,0 +1,1 @@
+"""Real DeepSpeed releases, real ProcessGroupNCCL, two or three virtual GPUs."""
