@@ -1,0 +1,74 @@
+#include "at_issue.h"
+
+#include <c10/cuda/CUDAStream.h>
+
+#include "arguments.h"
+#include "coverage.h"
+#include "cpu_alias.h"
+#include "device_results.h"
+#include "error_slot.h"
+#include "scopes.h"
+
+namespace streamguard::values {
+namespace {
+
+using torch::jit::Stack;
+
+Stack arguments_on_cpu(const OpProfile& profile, c10::ArrayRef<c10::IValue> arguments) {
+  Stack on_cpu;
+  on_cpu.reserve(arguments.size());
+  for (std::size_t index = 0; index < arguments.size(); ++index) {
+    const ArgumentProfile& argument = profile.arguments[index];
+    if (argument.is_out) {
+      on_cpu.push_back(resizable_stand_in(arguments[index]));
+      continue;
+    }
+    on_cpu.push_back(with_tensors_replaced(arguments[index], [&argument](const at::Tensor& tensor) {
+      if (!tensor.is_cuda()) return tensor;
+      return argument.is_written ? alias_for_writing(tensor) : alias_for_reading(tensor);
+    }));
+  }
+  return on_cpu;
+}
+
+void fill(const at::Tensor& on_device, const at::Tensor& result) {
+  const BackendScope scope;
+  alias_for_writing(on_device).copy_(result);
+}
+
+}  // namespace
+
+void compute_at_issue(const c10::OperatorHandle& op, const OpProfile& profile, c10::Device device,
+                      Stack& stack) {
+  ++Coverage::instance().at_issue;
+  c10::cuda::stream_synchronize(c10::cuda::getCurrentCUDAStream(device.index()));
+  ErrorSlot::instance().throw_if_set();
+
+  const std::size_t argument_count = profile.arguments.size();
+  const Stack arguments = torch::jit::pop(stack, argument_count);
+  Stack results = arguments_on_cpu(profile, arguments);
+  {
+    const BackendScope scope;
+    CpuCall call{op, results, std::nullopt, profile.generator_argument};
+    profile.cpu_kernel(call);
+  }
+  for (std::size_t index = 0; index < results.size(); ++index) {
+    const auto argument = profile.returned_argument[index];
+    if (argument && profile.arguments[*argument].is_out) {
+      const at::Tensor& out = arguments[*argument].toTensor();
+      resize_out_argument(out, results[index].toTensor());
+      fill(out, results[index].toTensor());
+    }
+    if (argument) {
+      stack.push_back(arguments[*argument]);
+      continue;
+    }
+    stack.push_back(with_tensors_replaced(results[index], [device](const at::Tensor& result) {
+      at::Tensor on_device = empty_on_device_like(result, device);
+      fill(on_device, result);
+      return on_device;
+    }));
+  }
+}
+
+}  // namespace streamguard::values

@@ -1,0 +1,110 @@
+#include "op_tables.h"
+
+#include <algorithm>
+#include <array>
+
+namespace streamguard::values {
+namespace {
+
+using std::literals::operator""sv;
+
+template <std::size_t n>
+bool is_in(const std::array<std::string_view, n>& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+template <std::size_t n>
+bool starts_with_one_of(const std::array<std::string_view, n>& prefixes, std::string_view name) {
+  return std::any_of(prefixes.begin(), prefixes.end(),
+                     [name](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+constexpr std::array kMetadata = {
+    "aten::empty.memory_format"sv,
+    "aten::empty_strided"sv,
+    "aten::as_strided"sv,
+    "aten::view"sv,
+    "aten::view.dtype"sv,
+    "aten::_reshape_alias"sv,
+    "aten::unfold"sv,
+    "aten::resize_"sv,
+    "aten::resize_as_sparse_"sv,
+    "aten::set_"sv,
+    "aten::set_.source_Storage"sv,
+    "aten::set_.source_Storage_storage_offset"sv,
+    "aten::set_.source_Tensor"sv,
+    "aten::is_set_to"sv,
+    "aten::is_pinned"sv,
+    "aten::_pin_memory"sv,
+    "aten::record_stream"sv,
+    "aten::_efficientzerotensor"sv,
+    "aten::_fused_sdp_choice"sv,
+    "aten::_use_cudnn_ctc_loss"sv,
+    "aten::_use_cudnn_ctc_loss.Tensor"sv,
+    "aten::_use_miopen_ctc_loss"sv,
+    "aten::_use_miopen_ctc_loss.Tensor"sv,
+};
+
+constexpr std::array kLeafWithoutCudaKernel = {
+    "aten::copy_"sv,
+    "aten::convolution"sv,
+    "aten::convolution_backward"sv,
+    "aten::convolution_overrideable"sv,
+};
+
+constexpr std::array kValuesAtIssue = {
+    "aten::bincount"sv,
+    "aten::histc"sv,
+    "aten::histc.out"sv,
+    "aten::repeat_interleave.Tensor"sv,
+    "aten::_unique"sv,
+    "aten::_unique2"sv,
+    "aten::unique_dim"sv,
+    "aten::unique_consecutive"sv,
+    "aten::unique_dim_consecutive"sv,
+    "aten::_ctc_loss"sv,
+    "aten::_ctc_loss.Tensor"sv,
+    "aten::segment_reduce"sv,
+    "aten::_segment_reduce_backward"sv,
+    "aten::embedding_renorm_"sv,
+    "aten::linalg_lstsq"sv,
+    "aten::linalg_lstsq.out"sv,
+};
+
+// Plain reductions and element-wise kernels whose name only starts like the solvers'.
+constexpr std::array kOrdinaryLinearAlgebra = {
+    "aten::linalg_vector_norm"sv, "aten::linalg_vector_norm.out"sv, "aten::linalg__powsum"sv,
+    "aten::linalg__powsum.out"sv, "aten::linalg_cross"sv,           "aten::linalg_cross.out"sv,
+};
+
+constexpr std::array kDryRunPrefixes = {
+    "aten::_fft_"sv,
+    "aten::linalg_"sv,
+    "aten::_linalg_"sv,
+    "aten::cholesky_inverse"sv,
+    "aten::ormqr"sv,
+    "aten::geqrf"sv,
+    "aten::triangular_solve"sv,
+    "aten::_cholesky_"sv,
+    "aten::_embedding_bag"sv,
+};
+
+constexpr std::array kMadeOfOpsPrefixes = {"aten::_to_sparse"sv, "aten::_nested"sv};
+
+}  // namespace
+
+bool is_metadata_op(std::string_view name) { return is_in(kMetadata, name); }
+
+bool is_leaf_without_cuda_kernel(std::string_view name) {
+  return is_in(kLeafWithoutCudaKernel, name);
+}
+
+bool needs_values_at_issue(std::string_view name) { return is_in(kValuesAtIssue, name); }
+
+bool allocates_by_dry_run(std::string_view name) {
+  return starts_with_one_of(kDryRunPrefixes, name) && !is_in(kOrdinaryLinearAlgebra, name);
+}
+
+bool is_made_of_ops(std::string_view name) { return starts_with_one_of(kMadeOfOpsPrefixes, name); }
+
+}  // namespace streamguard::values
