@@ -6,16 +6,182 @@ One session at a time owns the hooks. A session that starts inside another one (
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, replace
+from fnmatch import fnmatchcase
+from types import TracebackType
 
-RawFinding = dict[str, object]
+from streamguard.config import Stacks
+from streamguard.errors import UsageError
+from streamguard.identity import rank_start
+from streamguard.report.build import build_coverage, build_finding, build_watched
+from streamguard.report.merge import merge_ranks
+from streamguard.report.model import (
+    Coverage,
+    Finding,
+    RankFindings,
+    RankSummary,
+    Report,
+    WatchedAccess,
+)
+
+RawFinding = Mapping[str, object]
 Annotator = Callable[[RawFinding], Mapping[str, object]]
 
 _annotators: list[Annotator] = []
+_current: Session | None = None
+
+
+class Session:
+    """Watches the program from `start` to `stop`; also a context manager.
+
+    Not thread-safe: start and stop it from one thread. What it watches may run on any thread.
+
+    Args:
+        stacks: How many Python frames are kept with each op.
+        accesses: Patterns of region names; accesses to regions named while it is open are listed.
+        on_finding: Called for every new distinct finding, from the thread that made the second
+            access, while that access is being issued.
+    """
+
+    def __init__(
+        self,
+        *,
+        stacks: Stacks = "full",
+        accesses: Iterable[str] = (),
+        on_finding: Callable[[Finding], None] | None = None,
+    ) -> None:
+        self._stacks = stacks
+        self._accesses = tuple(accesses)
+        self._on_finding = on_finding
+        self._outer: Session | None = None
+        self._undo: Callable[[], None] | None = None
+        self._counts_before: dict[int, int] = {}
+        self._coverage_before = Coverage()
+        self._result: tuple[tuple[Finding, ...], Coverage, tuple[WatchedAccess, ...]] | None = None
+        self._is_open = False
+
+    def start(self) -> None:
+        """Begin to watch; torch must be imported.
+
+        Raises:
+            UsageError: this session is already open.
+            MissingBuildError: the native hooks are absent or were built for another torch.
+        """
+        global _current
+        if self._is_open:
+            raise UsageError("this session is already open; stop it before starting it again")
+        from streamguard import hooks
+
+        self._result = None
+        self._outer = _current
+        if self._outer is None:
+            self._undo = hooks.install(stacks=self._stacks, sink=self._sink)
+        self._counts_before = {
+            finding.id: finding.count for finding in map(build_finding, hooks.findings())
+        }
+        self._coverage_before = build_coverage(hooks.coverage())
+        self._is_open = True
+        _current = self
+
+    def stop(self) -> None:
+        """Stop watching; what was found stays readable. A session that is not open stays so."""
+        global _current
+        if not self._is_open:
+            return
+        if _current is not self:
+            raise UsageError("a session opened inside this one is still open; stop it first")
+        self._result = self._read()
+        if self._undo is not None:
+            self._undo()
+            self._undo = None
+        self._is_open = False
+        _current = self._outer
+        self._outer = None
+
+    def findings(self) -> tuple[Finding, ...]:
+        """All pairs found while the session was open, with their counts in that time."""
+        return self._state()[0]
+
+    def coverage(self) -> Coverage:
+        """What was seen while the session was open."""
+        return self._state()[1]
+
+    def accesses(self) -> tuple[WatchedAccess, ...]:
+        """The accesses to regions whose names match the patterns."""
+        return self._state()[2]
+
+    def patterns(self) -> tuple[str, ...]:
+        """The patterns of this session and of those around it."""
+        outer = () if self._outer is None else self._outer.patterns()
+        return (*self._accesses, *outer)
+
+    def report(self) -> Report:
+        """A report on this process alone."""
+        findings, coverage, accesses = self._state()
+        start = rank_start()
+        rank = RankFindings(
+            start=start,
+            findings=findings,
+            accesses=accesses,
+            summary=RankSummary(start.rank, start.pid, coverage, ()),
+        )
+        return merge_ranks([rank], expected_ranks=[start.rank], access_patterns=self._accesses)
+
+    def __enter__(self) -> Session:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _state(self) -> tuple[tuple[Finding, ...], Coverage, tuple[WatchedAccess, ...]]:
+        if self._result is not None:
+            return self._result
+        if not self._is_open:
+            raise UsageError("this session was never started")
+        return self._read()
+
+    def _read(self) -> tuple[tuple[Finding, ...], Coverage, tuple[WatchedAccess, ...]]:
+        from streamguard import hooks
+
+        hooks.flush()
+        findings = []
+        for raw in hooks.findings():
+            finding = _annotated(raw)
+            count = finding.count - self._counts_before.get(finding.id, 0)
+            if count > 0:
+                findings.append(replace(finding, count=count))
+        coverage = _difference(build_coverage(hooks.coverage()), self._coverage_before)
+        return tuple(findings), coverage, tuple(build_watched(raw) for raw in hooks.watched())
+
+    def _sink(self, finding_id: int) -> None:
+        if self._on_finding is None:
+            return
+        from streamguard import hooks
+
+        self._on_finding(_annotated(hooks.finding(finding_id)))
+
+
+def current() -> Session | None:
+    """The innermost open session."""
+    return _current
 
 
 def start_from_environment() -> None:
-    """Start the session that the STREAMGUARD variables ask for; torch must be imported."""
+    """Watch this process as the STREAMGUARD variables ask, until it ends; torch must be imported.
+
+    Raises:
+        ConfigurationError: a variable has a value that is not understood.
+    """
+    from streamguard.program import start_program
+
+    start_program()
 
 
 def add_annotator(annotate: Annotator) -> Callable[[], None]:
@@ -33,13 +199,77 @@ def add_annotator(annotate: Annotator) -> Callable[[], None]:
     return undo
 
 
-def name_region(begin: int, end: int, name: str, since_op: int | None = None) -> None:
-    """Name the bytes [begin, end) from op `since_op` on (default: from now on)."""
+def name_region(
+    begin: int,
+    end: int,
+    name: str,
+    since_op: int | None = None,
+    *,
+    aliases: Iterable[str] = (),
+) -> None:
+    """Name the bytes [begin, end) from op `since_op` on, by default from the newest op on.
+
+    A name that matches a pattern of an open session has its accesses listed; so has one of which an
+    alias matches. Without an open session nothing happens.
+    """
+    if _current is None:
+        return
+    from streamguard import hooks
+
+    hooks.name_region(begin, end, name, hooks.current_op() if since_op is None else since_op)
+    patterns = [_brackets_literal(pattern) for pattern in _current.patterns()]
+    if any(fnmatchcase(text, pattern) for text in (name, *aliases) for pattern in patterns):
+        hooks.watch(begin, end, name)
 
 
 def name_stream(device: int, handle: int, name: str) -> None:
-    """Name a stream by its role."""
+    """Name a stream by its role; without an open session nothing happens."""
+    if _current is None:
+        return
+    from streamguard import hooks
+
+    hooks.name_stream(device, handle, name)
 
 
 def set_step(step: int) -> None:
-    """Say that the program is now in training step `step`."""
+    """Say that the program is now in training step `step`, from 0."""
+    if _current is None:
+        return
+    from streamguard import hooks
+
+    hooks.set_step(step)
+
+
+def _annotated(raw: RawFinding) -> Finding:
+    annotations: dict[str, object] = {}
+    for annotate in _annotators:
+        annotations.update(annotate(raw))
+    return build_finding(raw, annotations=annotations)
+
+
+def _brackets_literal(pattern: str) -> str:
+    """Names carry indices in brackets, so brackets stand for themselves in a pattern."""
+    return pattern.replace("[", "[[]")
+
+
+def _difference(after: Coverage, before: Coverage) -> Coverage:
+    """Coverage of a time: counts are differences, the rest is as it is now."""
+    counts = {"ops", "accesses", "collectives", "waits", "records", "syncs", "unregistered_kernels"}
+    changed: dict[str, int] = {
+        item.name: getattr(after, item.name) - getattr(before, item.name)
+        for item in fields(Coverage)
+        if item.name in counts
+    }
+    earlier = dict(before.opaque)
+    opaque = tuple((name, count - earlier.get(name, 0)) for name, count in after.opaque)
+    return replace(
+        after,
+        opaque=tuple((name, count) for name, count in opaque if count),
+        ops=changed["ops"],
+        accesses=changed["accesses"],
+        collectives=changed["collectives"],
+        waits=changed["waits"],
+        records=changed["records"],
+        syncs=changed["syncs"],
+        unregistered_kernels=changed["unregistered_kernels"],
+    )

@@ -91,7 +91,7 @@ CODES: dict[str, Code] = {
 }
 
 _FAMILIES = {
-    "SG1": "misuse or hint: wrong use of the API without two accesses; never decides the exit status",
+    "SG1": "misuse or hint: wrong use without two accesses; never decides the exit status",
     "SG2": "needless wait: costs overlap without ordering anything",
     "SG3": "collectives: traffic or call order that differs between ranks or from theory",
 }

@@ -217,10 +217,11 @@ def _known(fields: Fields) -> KnownRace:
     return KnownRace(
         id=fields.text("id"),
         title=fields.text("title"),
-        upstream=fields.text("upstream"),
-        first_bad=fields.text("first_bad"),
+        upstream=fields.texts("upstream"),
+        affected=fields.text("affected", ""),
         first_good=fields.text("first_good", ""),
         avoid=fields.text("avoid", ""),
+        running=fields.text("running", ""),
     )
 
 

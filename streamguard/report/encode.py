@@ -175,10 +175,11 @@ def _known(known: KnownRace) -> Json:
     return {
         "id": known.id,
         "title": known.title,
-        "upstream": known.upstream,
-        "first_bad": known.first_bad,
+        "upstream": list(known.upstream),
+        "affected": known.affected,
         "first_good": known.first_good,
         "avoid": known.avoid,
+        "running": known.running,
     }
 
 

@@ -106,14 +106,18 @@ class MissingOrder:
 
 @dataclass(frozen=True, slots=True)
 class KnownRace:
-    """A published defect that a finding matches, and how to avoid it."""
+    """A published defect that a finding matches, and how to avoid it.
+
+    `affected` and `first_good` are releases as text for people; `running` is the release that ran.
+    """
 
     id: str
     title: str
-    upstream: str
-    first_bad: str
+    upstream: tuple[str, ...]
+    affected: str
     first_good: str
     avoid: str
+    running: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from typing import TextIO
 
@@ -16,11 +15,6 @@ _STYLES = (
     (re.compile(r"^ {6}NOT ordered.*$", re.MULTILINE), "bold red"),
     (re.compile(r"^SUMMARY .*$", re.MULTILINE), "bold"),
 )
-
-
-def wants_colour(stream: TextIO) -> bool:
-    """Whether a stream is a terminal and NO_COLOR is unset or empty."""
-    return stream.isatty() and not os.environ.get("NO_COLOR")
 
 
 def print_coloured(text: str, stream: TextIO) -> None:

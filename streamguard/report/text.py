@@ -12,6 +12,7 @@ from streamguard.report.frames import fold, short_file
 from streamguard.report.model import (
     Access,
     Frame,
+    KnownRace,
     MergedFinding,
     MergedMisuse,
     MissingOrder,
@@ -91,14 +92,7 @@ def finding_lines(merged: MergedFinding, *, base: str) -> Iterator[str]:
     yield from _missing_lines(finding.missing, first, second)
     yield from _labelled("repair", finding.repair)
     if finding.known is not None:
-        known = finding.known
-        fixed = f"first good release {known.first_good}" if known.first_good else "not fixed yet"
-        yield (
-            f"  known     {known.id}: {known.title} ({known.upstream}); first bad release "
-            f"{known.first_bad}, {fixed}"
-        )
-        if known.avoid:
-            yield f"            avoid with: {known.avoid}"
+        yield from _labelled("known", _known_lines(finding.known))
     yield f"  suppress  {finding.suppression}"
     yield f"  seen      {_seen(merged.counts, finding.step)}"
 
@@ -145,9 +139,19 @@ def _missing_lines(missing: MissingOrder, first: Access, second: Access) -> Iter
     else:
         yield f"            its newest order after {earlier} is {edge_text(missing.last_wait)}"
     if missing.event_after_first:
-        yield f"            an event was recorded on {earlier} after the {first.kind}; not waited for"
+        yield f"            an event recorded there after the {first.kind} was never waited for"
     else:
-        yield f"            no event was recorded on {earlier} after the {first.kind}"
+        yield f"            no event was recorded there after the {first.kind}"
+
+
+def _known_lines(known: KnownRace) -> Iterator[str]:
+    upstream = f" ({', '.join(known.upstream)})" if known.upstream else ""
+    yield f"{known.id}: {known.title}{upstream}"
+    running = f"; this is {known.running}" if known.running else ""
+    fixed = f"first good release {known.first_good}" if known.first_good else "no release is good"
+    yield f"affected releases {known.affected}; {fixed}{running}"
+    if known.avoid:
+        yield f"avoid with: {known.avoid}"
 
 
 def _labelled(label: str, lines: Iterable[str]) -> Iterator[str]:

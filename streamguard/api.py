@@ -1,0 +1,52 @@
+"""streamguard from inside a program: watch a part of it, mark steps, read the findings.
+
+`STREAMGUARD=1` needs none of this.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from streamguard import session
+from streamguard.adapters import register_adapters
+from streamguard.config import Stacks
+from streamguard.report.model import Finding
+from streamguard.session import Session
+
+_steps = itertools.count(1)
+
+
+@contextmanager
+def watch(*, stacks: Stacks = "full", accesses: Iterable[str] = ()) -> Iterator[Session]:
+    """Watch everything that happens inside the `with` block.
+
+    Args:
+        stacks: How many Python frames are kept with each op.
+        accesses: Patterns of region names whose accesses are listed.
+
+    Yields:
+        The open session; its `findings()` and `report()` stay readable after the block.
+    """
+    undo = register_adapters()
+    watching = Session(stacks=stacks, accesses=accesses)
+    try:
+        with watching:
+            yield watching
+    finally:
+        undo()
+
+
+def step() -> None:
+    """Mark the end of a training step; findings say in which step they were first seen.
+
+    With DeepSpeed the steps are marked without it.
+    """
+    session.set_step(next(_steps))
+
+
+def findings() -> tuple[Finding, ...]:
+    """What the innermost open session found so far; empty without one."""
+    watching = session.current()
+    return () if watching is None else watching.findings()

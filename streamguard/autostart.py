@@ -1,0 +1,111 @@
+"""What the start-up file in site-packages runs in every Python process of a watched program.
+
+It runs before the program's first line, in launchers and helper processes as well, so it loads
+next to nothing: neither torch nor an extension. Everything else waits for the program's own
+`import torch`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from streamguard.config import Config, parse
+from streamguard.errors import StreamguardError
+from streamguard.import_hooks import after_import
+
+USAGE_STATUS = 2
+
+
+def start() -> None:
+    """Prepare this process as the STREAMGUARD variables ask.
+
+    A wrong variable, or a virtual GPU that cannot be loaded, ends the process with status 2 and a
+    message: going on would mean to run unwatched, or on other devices, without saying so.
+    """
+    if _is_own_command():
+        return
+    try:
+        config = parse(os.environ)
+        if not config.active and config.vgpu_devices is None:
+            return
+        _start(config)
+    except StreamguardError as error:
+        # sys.exit in a start-up file ends in a fatal interpreter error that hides the message.
+        os.write(2, f"streamguard: {error}\n".encode())
+        os._exit(USAGE_STATUS)
+
+
+def _start(config: Config) -> None:
+    if config.active and config.run is None:
+        if config.exit_status:
+            _restart_under_run(config)
+        _become_root(config)
+    if config.vgpu_devices is not None:
+        from streamguard.vgpu.load import load
+
+        load(config.vgpu_devices)
+    after_import("torch", _after_torch)
+
+
+def _after_torch(_: ModuleType) -> None:
+    config = parse(os.environ)
+    if config.vgpu_devices is not None and config.vgpu_values:
+        from streamguard.vgpu.values import install
+
+        # Before the hooks: overrides stack, and what observes must be outermost.
+        install()
+    if config.active:
+        from streamguard.adapters import register_adapters
+        from streamguard.session import start_from_environment
+
+        start_from_environment()
+        register_adapters()
+
+
+def _become_root(config: Config) -> None:
+    """Name the run for this process and all its children."""
+    from streamguard.identity import new_run_id
+
+    run = new_run_id()
+    output = config.output if config.output is not None else Path(f"streamguard-{run}")
+    os.environ["STREAMGUARD_RUN"] = run
+    os.environ["STREAMGUARD_OUTPUT"] = str(output.absolute())
+    atexit.register(_report_if_nobody_did, os.getpid())
+
+
+def _report_if_nobody_did(root_pid: int) -> None:
+    """In a launcher: print what local rank 0 could not, because it was killed or never was."""
+    if os.getpid() != root_pid or "torch" not in sys.modules:
+        return
+    from streamguard.program import report_if_nobody_did
+
+    report_if_nobody_did()
+
+
+def _restart_under_run(config: Config) -> None:
+    """Run the same command under `streamguard run`, whose exit status tells what was found.
+
+    A process cannot change its status by what was found without knowing the status it is about to
+    end with, and Python does not tell; under a launcher the launcher's status counts anyway.
+    """
+    command = [sys.executable, *sys.orig_argv[1:]]
+    options = [] if config.vgpu_devices is None else ["--vgpu", str(config.vgpu_devices)]
+    environ = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("STREAMGUARD", "STREAMGUARD_VGPU", "STREAMGUARD_EXIT")
+    }
+    own = [sys.executable, "-m", "streamguard.cli.main", "run", *options, "--", *command]
+    os.execve(sys.executable, own, environ)
+
+
+def _is_own_command() -> bool:
+    """Whether this process is the streamguard command itself, which is never watched."""
+    arguments = sys.orig_argv[1:3]
+    if arguments[:1] == ["-m"]:
+        return arguments[1:] == ["streamguard.cli.main"]
+    return bool(arguments) and Path(arguments[0]).name == "streamguard"

@@ -1,0 +1,225 @@
+"""A session around a whole program under `STREAMGUARD=1`: the rank's file and the report at exit.
+
+Only a *rank* leaves a trace: a process that initialised CUDA or a process group. Launchers, data
+loading workers and compile workers run this code too and stay silent.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import multiprocessing
+import multiprocessing.util
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from streamguard import identity
+from streamguard.config import Config, parse
+from streamguard.errors import StreamguardError
+from streamguard.node_report import print_node_report, print_report, report_path
+from streamguard.report.fields import FieldError
+from streamguard.report.jsonl import RankFile, Record
+from streamguard.report.merge import merge_ranks, read_directory
+from streamguard.report.model import (
+    Coverage,
+    Finding,
+    RankFindings,
+    RankStart,
+    RankSummary,
+    WatchedAccess,
+)
+from streamguard.session import Session
+
+
+def start_program() -> None:
+    """Watch this process until it ends; torch must be imported."""
+    config = parse(os.environ)
+    if config.active:
+        Program(config).start()
+
+
+def output_directory(config: Config) -> Path:
+    """Where the ranks of a run write."""
+    return config.output if config.output is not None else Path(f"streamguard-{config.run}")
+
+
+def report_if_nobody_did() -> None:
+    """In the first process of a run, which is no rank itself: print what local rank 0 did not.
+
+    Local rank 0 may have been killed, or no process may have become a rank at all.
+    """
+    config = parse(os.environ)
+    directory = output_directory(config)
+    if config.reports_elsewhere or report_path(directory, identity.host_hash()).exists():
+        return
+    result = read_directory(directory)
+    ranks = [rank for rank in result.ranks if rank.start.run == config.run]
+    print_report(merge_ranks(ranks, notes=result.notes, access_patterns=config.accesses))
+
+
+class Program:
+    """Watches one process and, if it turns out to be a rank, writes what it finds.
+
+    Args:
+        config: What the STREAMGUARD variables ask for.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._pid = os.getpid()
+        # The program may change its directory; the files of all ranks belong into one place.
+        self._directory = output_directory(config).absolute()
+        self._session = Session(
+            stacks=config.stacks, accesses=config.accesses, on_finding=self._on_finding
+        )
+        self._is_watching = False
+        self._start: RankStart | None = None
+        self._file: RankFile | None = None
+        self._has_lost_file = False
+        self._problems: list[str] = []
+        self._is_finished = False
+
+    def start(self) -> None:
+        """Install everything; the rest happens in the callbacks and at exit."""
+        import torch
+
+        if self._is_selected(identity.environment_rank(os.environ)):
+            try:
+                self._session.start()
+                self._is_watching = True
+            except (StreamguardError, ImportError) as error:
+                self._note(f"nothing was watched: {error}")
+        _after_init_process_group(self.become_rank)
+        torch.cuda._lazy_call(self.become_rank)
+        atexit.register(self.finish)
+        os.register_at_fork(after_in_child=self._after_fork)
+
+    def become_rank(self) -> None:
+        """Open this rank's file; later, write the start record anew when more is known of it."""
+        start = identity.rank_start(self._config)
+        if start == self._start:
+            return
+        if self._start is None and multiprocessing.parent_process() is not None:
+            # A forked worker ends with os._exit: atexit functions do not run there.
+            multiprocessing.util.Finalize(None, self.finish, exitpriority=-100)
+        self._start = start
+        if not self._is_selected(start.rank):
+            return
+        if self._file is None and not self._has_lost_file:
+            try:
+                self._file = RankFile(self._directory, rank=start.rank, pid=start.pid)
+            except OSError as error:
+                self._lose_file(error)
+        self._append(start)
+
+    def finish(self) -> None:
+        """Write the last records and, on local rank 0, print the node's report. Runs once."""
+        if self._is_finished or os.getpid() != self._pid:
+            return
+        self._is_finished = True
+        found = self._stop_watching()
+        start = self._start
+        if start is None:
+            return
+        is_selected = self._is_selected(start.rank)
+        own = found if is_selected else None
+        if is_selected:
+            self._append_all(found)
+        if start.local_rank == 0 and not self._config.reports_elsewhere:
+            print_node_report(start, self._directory, own=own, patterns=self._config.accesses)
+        elif self._has_lost_file and own is not None:
+            print_report(merge_ranks([own], expected_ranks=[start.rank]))
+
+    def _stop_watching(self) -> RankFindings:
+        findings: tuple[Finding, ...] = ()
+        coverage = Coverage()
+        accesses: tuple[WatchedAccess, ...] = ()
+        if self._is_watching:
+            try:
+                self._session.stop()
+                findings = self._session.findings()
+                coverage = self._session.coverage()
+                accesses = self._session.accesses()
+            except (StreamguardError, FieldError) as error:
+                self._note(f"the findings could not be read: {error}")
+        if coverage.process_group or coverage.cuda_initialised:
+            self.become_rank()
+        start = self._start or identity.rank_start(self._config)
+        summary = RankSummary(start.rank, start.pid, coverage, tuple(self._problems))
+        return RankFindings(start, findings, (), accesses, summary)
+
+    def _append_all(self, found: RankFindings) -> None:
+        for finding in found.findings:
+            self._append(finding)
+        for access in found.accesses:
+            self._append(access)
+        if found.summary is not None:
+            self._append(found.summary)
+
+    def _on_finding(self, finding: Finding) -> None:
+        if os.getpid() != self._pid or self._is_finished:
+            return
+        if self._start is None:
+            self.become_rank()
+        self._append(finding)
+
+    def _append(self, record: Record) -> None:
+        if self._file is None:
+            return
+        try:
+            self._file.append(record)
+        except OSError as error:
+            self._lose_file(error)
+
+    def _lose_file(self, error: OSError) -> None:
+        self._file = None
+        self._has_lost_file = True
+        self._note(
+            f"cannot write to {self._directory}: {error.strerror or error}; "
+            "findings are kept in memory and printed at the end"
+        )
+
+    def _note(self, problem: str) -> None:
+        """Keep a problem for the report, and say it now: the program may run for days."""
+        self._problems.append(problem)
+        print(f"streamguard: {problem}", file=sys.stderr, flush=True)
+
+    def _is_selected(self, rank: int) -> bool:
+        return self._config.ranks is None or rank in self._config.ranks
+
+    def _after_fork(self) -> None:
+        """In a forked child: a rank's child is a helper; another one may yet become a rank."""
+        if self._start is None:
+            self._pid = os.getpid()
+        else:
+            self._is_finished = True
+
+
+def _after_init_process_group(callback: Callable[[], None]) -> Callable[[], None]:
+    """Call back after every successful `init_process_group`. Returns undo."""
+    import torch.distributed as distributed
+
+    if not distributed.is_available():
+        return lambda: None
+    from torch.distributed import distributed_c10d
+
+    original = distributed_c10d.init_process_group
+
+    @functools.wraps(original)
+    def init_process_group(*args: object, **kwargs: object) -> object:
+        result = original(*args, **kwargs)
+        callback()
+        return result
+
+    homes = (distributed, distributed_c10d)
+    for home in homes:
+        home.init_process_group = init_process_group
+
+    def undo() -> None:
+        for home in homes:
+            if home.init_process_group is init_process_group:
+                home.init_process_group = original
+
+    return undo
