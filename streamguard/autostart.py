@@ -45,25 +45,37 @@ def _start(config: Config) -> None:
             _restart_under_run(config)
         _become_root(config)
     if config.vgpu_devices is not None:
-        from streamguard.vgpu.load import load
-
-        load(config.vgpu_devices)
-    after_import("torch", _after_torch)
-
-
-def _after_torch(_: ModuleType) -> None:
-    config = parse(os.environ)
-    if config.vgpu_devices is not None and config.vgpu_values:
-        from streamguard.vgpu.values import install
-
         # Before the hooks: overrides stack, and what observes must be outermost.
-        install()
+        load_virtual_gpu(config.vgpu_devices, with_values=config.vgpu_values)
     if config.active:
-        from streamguard.adapters import register_adapters
-        from streamguard.session import start_from_environment
+        after_import("torch", _watch)
 
-        start_from_environment()
-        register_adapters()
+
+def load_virtual_gpu(devices: int, *, with_values: bool) -> None:
+    """Put virtual devices in the place of the machine's own, before torch is imported.
+
+    Raises:
+        UsageError: torch is imported already, or the replacement libraries cannot be loaded.
+    """
+    from streamguard.vgpu.load import load
+
+    load(devices)
+    if with_values:
+        after_import("torch", _install_values)
+
+
+def _install_values(_: ModuleType) -> None:
+    from streamguard.vgpu.values import install
+
+    install()
+
+
+def _watch(_: ModuleType) -> None:
+    from streamguard.adapters import register_adapters
+    from streamguard.program import start_from_environment
+
+    start_from_environment()
+    register_adapters()
 
 
 def _become_root(config: Config) -> None:

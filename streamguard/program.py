@@ -33,8 +33,12 @@ from streamguard.report.model import (
 from streamguard.session import Session
 
 
-def start_program() -> None:
-    """Watch this process until it ends; torch must be imported."""
+def start_from_environment() -> None:
+    """Watch this process as the STREAMGUARD variables ask, until it ends; torch must be imported.
+
+    Raises:
+        ConfigurationError: a variable has a value that is not understood.
+    """
     config = parse(os.environ)
     if config.active:
         Program(config).start()

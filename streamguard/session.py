@@ -173,17 +173,6 @@ def current() -> Session | None:
     return _current
 
 
-def start_from_environment() -> None:
-    """Watch this process as the STREAMGUARD variables ask, until it ends; torch must be imported.
-
-    Raises:
-        ConfigurationError: a variable has a value that is not understood.
-    """
-    from streamguard.program import start_program
-
-    start_program()
-
-
 def add_annotator(annotate: Annotator) -> Callable[[], None]:
     """Let `annotate(raw finding)` add fields to every finding, such as `known`.
 

@@ -1,0 +1,162 @@
+"""`streamguard run`: watch a command, whatever launches it, and print one report for the job."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from streamguard import config, exit_status
+from streamguard.cli.child import run_command
+from streamguard.cli.launchers import forwarding
+from streamguard.errors import ConfigurationError, UsageError
+from streamguard.identity import new_run_id
+from streamguard.report.job_json import job_json_lines
+from streamguard.report.merge import merge_ranks, read_directory
+from streamguard.report.model import Report
+from streamguard.report.output import write_text
+from streamguard.report.text import render
+
+if TYPE_CHECKING:
+    from streamguard.cli.main import Subparsers
+
+REPORT_FILE = "report.txt"
+
+# What each option sets; the variables are what reaches the ranks, and `config` checks them.
+_OPTIONS = {
+    "vgpu": "STREAMGUARD_VGPU",
+    "schedule": "STREAMGUARD_VGPU_SCHEDULE",
+    "ranks": "STREAMGUARD_RANKS",
+    "stacks": "STREAMGUARD_STACKS",
+}
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Add `run` to the command line."""
+    parser = subparsers.add_parser(
+        "run",
+        help="watch a command and report its races",
+        description=(
+            "Watch a command (python, torchrun, deepspeed, accelerate, mpirun, srun, ...) and "
+            "print one report for all its ranks. Exit status: the command's own if it is not 0, "
+            "else 66 for races, 67 if nothing was checked, 0 if clean; 2 for wrong usage."
+        ),
+    )
+    add = parser.add_argument
+    add("--vgpu", metavar="N", help="run on N virtual devices; no GPU is needed")
+    add("--schedule", metavar="S", help="order the virtual GPU takes: eager, lazy, extreme:I,J")
+    add("--output", metavar="DIR", help="directory of the result files (./streamguard-<run>)")
+    add("--ranks", metavar="R,R", help="watch only these ranks")
+    add(
+        "--accesses",
+        metavar="PATTERN",
+        action="append",
+        default=[],
+        help="list the accesses to regions of this name, such as 'ipg_buffer[*]'; may be repeated",
+    )
+    add("--json", action="store_true", help="print the report as JSON lines to standard output")
+    add("--error-exitcode", metavar="N", type=_status, help="exit status for races instead of 66")
+    add("--stacks", metavar="off|leaf|full", help="Python frames kept with each op (full)")
+    add("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the command to watch")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command, print the report, and return the exit status."""
+    command = list(arguments.command)
+    if command[:1] == ["--"]:
+        command = command[1:]
+    if not command:
+        raise UsageError("no command to watch; write it after --, such as: -- python train.py")
+    environ = _environment(arguments, os.environ)
+    settings = _checked(environ)
+    if arguments.schedule is not None and settings.vgpu_devices is None:
+        raise UsageError("--schedule orders the virtual GPU; it needs --vgpu N")
+    if shutil.which(command[0], path=environ.get("PATH")) is None:
+        raise UsageError(f"{command[0]}: no such command")
+    with forwarding(command, environ) as launch:
+        status = run_command(launch.command, launch.environ)
+    report = _collect(settings)
+    _print(report, settings, as_json=arguments.json)
+    if status != 0:
+        return status
+    verdict = exit_status.of_report(report)
+    if verdict == exit_status.RACES and arguments.error_exitcode is not None:
+        return int(arguments.error_exitcode)
+    return verdict
+
+
+def _status(text: str) -> int:
+    value = int(text) if text.isascii() and text.isdecimal() else -1
+    if not 0 <= value <= 255:
+        raise argparse.ArgumentTypeError(f"{text!r} is no exit status, 0 to 255")
+    return value
+
+
+def _environment(arguments: argparse.Namespace, inherited: Mapping[str, str]) -> dict[str, str]:
+    """The environment of the command."""
+    environ = dict(inherited)
+    environ.pop("STREAMGUARD_EXIT", None)
+    run_id = new_run_id()
+    environ["STREAMGUARD"] = "1"
+    environ["STREAMGUARD_RUN"] = run_id
+    environ["STREAMGUARD_REPORTS_ELSEWHERE"] = "1"
+    for option, variable in _OPTIONS.items():
+        value = getattr(arguments, option)
+        if value is not None:
+            environ[variable] = value
+    if arguments.accesses:
+        environ["STREAMGUARD_ACCESSES"] = ",".join(arguments.accesses)
+    output = arguments.output or environ.get("STREAMGUARD_OUTPUT") or f"streamguard-{run_id}"
+    environ["STREAMGUARD_OUTPUT"] = str(Path(output).absolute())
+    if arguments.output is not None:
+        _make_directory(Path(output))
+    return environ
+
+
+def _make_directory(directory: Path) -> None:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--output {directory}: {error.strerror}") from error
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise UsageError(f"--output {directory}: not writable")
+
+
+def _checked(environ: Mapping[str, str]) -> config.Config:
+    try:
+        return config.parse(environ)
+    except ConfigurationError as error:
+        for option, variable in _OPTIONS.items():
+            if variable == error.variable:
+                raise UsageError(
+                    f"--{option} {error.value!r} is not understood; expected {error.expected}"
+                ) from error
+        raise
+
+
+def _collect(settings: config.Config) -> Report:
+    assert settings.output is not None
+    result = read_directory(settings.output)
+    # A directory that is used again holds the files of earlier runs as well.
+    ranks = [rank for rank in result.ranks if rank.start.run == settings.run]
+    return merge_ranks(ranks, notes=result.notes, access_patterns=settings.accesses)
+
+
+def _print(report: Report, settings: config.Config, *, as_json: bool) -> None:
+    assert settings.output is not None
+    if as_json:
+        sys.stdout.writelines(job_json_lines(report))
+        sys.stdout.flush()
+        return
+    text = render(report)
+    if settings.output.is_dir():
+        try:
+            (settings.output / REPORT_FILE).write_text(text)
+        except OSError as error:
+            print(f"streamguard: cannot keep {REPORT_FILE}: {error}", file=sys.stderr)
+    write_text(text, sys.stderr)
