@@ -1,0 +1,56 @@
+"""Times single ops and one training step in this process; prints JSON of microseconds per call."""
+
+import json
+import time
+
+import torch
+
+REPEATS = 9
+
+
+def microseconds(function, calls: int) -> float:
+    """Return the best of REPEATS batches: process time, so that the other core does not count."""
+    best = float("inf")
+    for _ in range(REPEATS):
+        begin = time.process_time()
+        for _ in range(calls):
+            function()
+        best = min(best, time.process_time() - begin)
+    torch.cuda.synchronize()
+    return best / calls * 1e6
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    a, b = (torch.zeros(16, device="cuda") for _ in range(2))
+    matrix = torch.zeros(32, 32, device="cuda")
+    tensors = [torch.zeros(16, device="cuda") for _ in range(10)]
+    event = torch.cuda.Event()
+    model = torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.ReLU(), torch.nn.Linear(32, 32))
+    model.cuda()
+
+    def record_and_wait() -> None:
+        event.record()
+        event.wait()
+
+    def step() -> None:
+        model(matrix).sum().backward()
+
+    cases = {
+        "add": (lambda: a + b, 2000),
+        "add_": (lambda: a.add_(b), 2000),
+        "view": (lambda: a.view(4, 4), 2000),
+        "mm 32": (lambda: torch.mm(matrix, matrix), 2000),
+        "foreach_add_ x10": (lambda: torch._foreach_add_(tensors, 1.0), 1000),
+        "event record and wait": (record_and_wait, 1000),
+        "forward and backward": (step, 100),
+    }
+    for function, _ in cases.values():
+        for _ in range(50):
+            function()
+    torch.cuda.synchronize()
+    print(json.dumps({name: microseconds(*case) for name, case in cases.items()}))
+
+
+if __name__ == "__main__":
+    main()
