@@ -71,8 +71,7 @@ class _CallbackFinder(MetaPathFinder):
                 waiting.remove(callback)
             if not waiting:
                 self._callbacks.pop(module_name, None)
-            if not self._callbacks and self in sys.meta_path:
-                sys.meta_path.remove(self)
+            self._leave_if_idle()
 
         return undo
 
@@ -93,8 +92,14 @@ class _CallbackFinder(MetaPathFinder):
         return None
 
     def notify(self, module: ModuleType) -> None:
-        for callback in self._callbacks.pop(module.__name__, []):
+        callbacks = self._callbacks.pop(module.__name__, [])
+        self._leave_if_idle()
+        for callback in callbacks:
             callback(module)
+
+    def _leave_if_idle(self) -> None:
+        if not self._callbacks and self in sys.meta_path:
+            sys.meta_path.remove(self)
 
 
 class _NotifyingLoader(Loader):

@@ -11,6 +11,7 @@ from streamguard.report.coverage import coverage_lines
 from streamguard.report.frames import fold, short_file
 from streamguard.report.model import (
     Access,
+    Finding,
     Frame,
     KnownRace,
     MergedFinding,
@@ -75,11 +76,7 @@ def finding_lines(merged: MergedFinding, *, base: str) -> Iterator[str]:
     """The lines of one finding."""
     finding = merged.finding
     first, second = finding.first, finding.second
-    yield (
-        f"{finding.code} {title(finding.code)}: {second.op} on {lane_text(second)} "
-        f"{_VERBS[second.kind]} bytes that {first.op} on {lane_text(first)} "
-        f"{_VERBS[first.kind]}; nothing orders the two"
-    )
+    yield f"{finding.code} {title(finding.code)}: {_sentence(finding)}"
     yield from _access_lines("first", first, base)
     yield from _access_lines("second", second, base)
     overlap = finding.overlap
@@ -89,12 +86,24 @@ def finding_lines(merged: MergedFinding, *, base: str) -> Iterator[str]:
     names = "; the second calls it ".join(text for text in named if text)
     size = bytes_text(overlap.end - overlap.begin)
     yield f"  overlap   {size}{': ' if names else ''}{names}"
-    yield from _missing_lines(finding.missing, first, second)
+    if finding.domain != "lifetime":
+        yield from _missing_lines(finding.missing, first, second)
     yield from _labelled("repair", finding.repair)
     if finding.known is not None:
         yield from _labelled("known", _known_lines(finding.known))
     yield f"  suppress  {finding.suppression}"
     yield f"  seen      {_seen(merged.counts, finding.step)}"
+
+
+def _sentence(finding: Finding) -> str:
+    first, second = finding.first, finding.second
+    if finding.domain == "lifetime":
+        return f"{second.op} on {lane_text(second)} {_VERBS[second.kind]} bytes that were freed"
+    doing = {"read": "reading", "write": "writing"}[first.kind]
+    return (
+        f"{second.op} on {lane_text(second)} {_VERBS[second.kind]} bytes that {first.op} on "
+        f"{lane_text(first)} may still be {doing}; nothing orders the two"
+    )
 
 
 def _access_lines(label: str, access: Access, base: str) -> Iterator[str]:
@@ -105,7 +114,8 @@ def _access_lines(label: str, access: Access, base: str) -> Iterator[str]:
         suffix = f", {mode} collective of group {collective.group}"
     named = named_bytes_text(access.names) or f"a block without a name ({region_text(access)})"
     yield (
-        f"  {label:<8}  {access.op} {_VERBS[access.kind]} {named} on {lane_text(access)}{suffix}"
+        f"  {label:<8}  {access.op} (op {access.op_id}) {_VERBS[access.kind]} {named} on "
+        f"{lane_text(access)}{suffix}"
     )
     yield from _frame_lines(access.frames, base)
     if access.forward_frames:

@@ -1,0 +1,1 @@
+"""All tests; a package, so that tests/deepspeed is never taken for the library."""

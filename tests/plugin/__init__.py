@@ -1,0 +1,1 @@
+"""Tests of the pytest plugin, in processes of their own."""

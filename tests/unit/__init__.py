@@ -1,0 +1,1 @@
+"""Tests of parts that need neither torch nor a built extension."""

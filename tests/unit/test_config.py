@@ -1,0 +1,91 @@
+"""Tests of `streamguard.config`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streamguard.config import Config, parse, parse_patterns
+from streamguard.errors import ConfigurationError
+
+
+def test_an_empty_environment_is_inactive() -> None:
+    """Without variables nothing is switched on; empty values mean the same."""
+    names = ("STREAMGUARD", "STREAMGUARD_VGPU", "STREAMGUARD_RANKS", "STREAMGUARD_STACKS")
+
+    assert parse({}) == Config()
+    assert parse(dict.fromkeys(names, "")) == Config()
+
+
+def test_every_variable_is_read() -> None:
+    """Each variable sets its field."""
+    config = parse(
+        {
+            "STREAMGUARD": "1",
+            "STREAMGUARD_VGPU": "2",
+            "STREAMGUARD_VGPU_SCHEDULE": "extreme:1,0",
+            "STREAMGUARD_VGPU_VALUES": "0",
+            "STREAMGUARD_VGPU_LOG": "calls-%p.log",
+            "STREAMGUARD_VGPU_MEMORY_MB": "512",
+            "STREAMGUARD_OUTPUT": "results",
+            "STREAMGUARD_RUN": "20300101-000000-ab12",
+            "STREAMGUARD_EXIT": "1",
+            "STREAMGUARD_ACCESSES": "ipg_buffer[*], grad*",
+            "STREAMGUARD_RANKS": "0, 7",
+            "STREAMGUARD_STACKS": "leaf",
+            "STREAMGUARD_REPORTS_ELSEWHERE": "1",
+        }
+    )
+
+    assert config == Config(
+        active=True,
+        vgpu_devices=2,
+        vgpu_schedule="extreme:1,0",
+        vgpu_values=False,
+        vgpu_log="calls-%p.log",
+        vgpu_memory_mb=512,
+        output=Path("results"),
+        run="20300101-000000-ab12",
+        exit_status=True,
+        accesses=("ipg_buffer[*]", "grad*"),
+        ranks=frozenset({0, 7}),
+        stacks="leaf",
+        reports_elsewhere=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("STREAMGUARD", "banana"),
+        ("STREAMGUARD", "true"),
+        ("STREAMGUARD_VGPU", "-1"),
+        ("STREAMGUARD_VGPU", "65"),
+        ("STREAMGUARD_VGPU", "two"),
+        ("STREAMGUARD_VGPU", "²"),
+        ("STREAMGUARD_VGPU_SCHEDULE", "fast"),
+        ("STREAMGUARD_VGPU_SCHEDULE", "extreme:1"),
+        ("STREAMGUARD_VGPU_SCHEDULE", "extreme:1,1"),
+        ("STREAMGUARD_VGPU_VALUES", "yes"),
+        ("STREAMGUARD_VGPU_MEMORY_MB", "0"),
+        ("STREAMGUARD_RUN", "a/b"),
+        ("STREAMGUARD_EXIT", "66"),
+        ("STREAMGUARD_RANKS", "0,x"),
+        ("STREAMGUARD_RANKS", "0,,1"),
+        ("STREAMGUARD_STACKS", "all"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_name(variable: str, value: str) -> None:
+    """The error says which variable and which value."""
+    with pytest.raises(ConfigurationError) as caught:
+        parse({variable: value})
+
+    assert (caught.value.variable, caught.value.value) == (variable, value)
+
+
+def test_a_comma_in_brackets_does_not_split_patterns() -> None:
+    """Patterns are split at commas outside brackets."""
+    patterns = parse_patterns("buffer[0,1], weight* ,,")
+
+    assert patterns == ("buffer[0,1]", "weight*")
