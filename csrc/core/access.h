@@ -3,7 +3,7 @@
 #define STREAMGUARD_CORE_ACCESS_H_
 
 #include <cstddef>
-#include <initializer_list>
+#include <cstdint>
 #include <vector>
 
 #include "core/ids.h"
@@ -35,9 +35,9 @@ class AccessSpan {
   AccessSpan(const Access* data, std::size_t size) : data_(data), size_(size) {}
   AccessSpan(const std::vector<Access>& accesses)  // NOLINT: conversion is the purpose
       : data_(accesses.data()), size_(accesses.size()) {}
-  // The list lives until the end of the full expression, long enough for a call.
-  AccessSpan(std::initializer_list<Access> accesses)  // NOLINT: conversion is the purpose
-      : data_(accesses.begin()), size_(accesses.size()) {}
+  template <std::size_t size>
+  AccessSpan(const Access (&accesses)[size])  // NOLINT: conversion is the purpose
+      : data_(accesses), size_(size) {}
 
   const Access* begin() const { return data_; }
   const Access* end() const { return data_ + size_; }

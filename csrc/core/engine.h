@@ -153,7 +153,7 @@ class Engine {
   EngineCounts counts() const;
 
  private:
-  class Parts;
+  struct Parts;
   std::unique_ptr<Parts> parts_;
 };
 
