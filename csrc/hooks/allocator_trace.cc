@@ -1,0 +1,93 @@
+#include "hooks/allocator_trace.h"
+
+#include <c10/cuda/CUDACachingAllocator.h>
+
+#include <atomic>
+
+#include "hooks/detector.h"
+#include "hooks/thread_state.h"
+
+namespace streamguard::hooks {
+namespace {
+
+using TraceEntry = c10::cuda::CUDACachingAllocator::TraceEntry;
+
+std::atomic<bool> is_attached{false};
+
+// Bytes of a new block carry no name, until somebody names them again.
+void end_names(DetectorState& state, core::ByteRange bytes) {
+  if (state.names.size() == 0) return;
+  const core::OpId now = state.engine.current_op();
+  if (!state.names.lookup(bytes, now).empty()) state.names.add(bytes, {}, now);
+}
+
+void note_allocation(DetectorState& state, core::HostThreadId thread, core::ByteRange bytes,
+                     const TraceEntry& entry) {
+  // No CUDA call is allowed here, so a stream's flags cannot be queried: a stream that has not run
+  // anything yet owns no block as far as the engine knows.
+  const auto handle = reinterpret_cast<uint64_t>(entry.stream_);
+  const int device = entry.device_;
+  core::StreamId owner = core::kNoStream;
+  if (handle == 0) {
+    owner = state.streams.find_or_add(device, handle, core::StreamKind::kLegacy);
+  } else if (const auto known = state.streams.find(device, handle)) {
+    owner = *known;
+  }
+  end_names(state, bytes);
+  state.engine.allocate(thread, bytes, core::MemoryKind::kDevice, owner);
+}
+
+void note_free(DetectorState& state, core::HostThreadId thread, uint64_t address) {
+  const core::AllocationId block = state.engine.allocation_at(address);
+  if (block == core::kNoAllocation || !state.engine.is_live(block)) return;
+  state.engine.free(thread, block, {state.free_label, core::SiteId{0}});
+}
+
+// Called with the allocator's lock held: no CUDA, c10 or Python call in here.
+void on_entry(const TraceEntry& entry) {
+  Detector& detector = Detector::get();
+  if (!detector.is_active()) return;
+  ThreadState& thread = this_thread();
+  // A free that completes at once is traced twice with nothing between. Anything else completed
+  // because the allocator saw the events of all streams it had been told of, some of them by calls
+  // that nobody else sees (autograd, sends and receives).
+  const bool is_completed_at_once = thread.freed_just_now == entry.addr_;
+  thread.freed_just_now = 0;
+  const core::ByteRange bytes{entry.addr_, entry.addr_ + entry.size_};
+  const Detector::Access state(detector);
+  switch (entry.action_) {
+    case TraceEntry::ALLOC:
+      note_allocation(*state, thread.id, bytes, entry);
+      break;
+    case TraceEntry::FREE_REQUESTED:
+      note_free(*state, thread.id, entry.addr_);
+      thread.freed_just_now = entry.addr_;
+      break;
+    case TraceEntry::FREE_COMPLETED:
+      if (!is_completed_at_once) state->engine.forget(bytes);
+      break;
+    case TraceEntry::SEGMENT_FREE:
+    case TraceEntry::SEGMENT_UNMAP:
+      // The driver waits for the whole device before it takes memory back.
+      state->engine.forget(bytes);
+      state->names.forget(bytes);
+      break;
+    case TraceEntry::SEGMENT_ALLOC:
+    case TraceEntry::SEGMENT_MAP:
+    case TraceEntry::SNAPSHOT:
+    case TraceEntry::OOM:
+    case TraceEntry::ANNOTATE:
+      break;
+  }
+}
+
+}  // namespace
+
+void attach_allocator_trace() {
+  if (is_attached.exchange(true)) return;
+  c10::cuda::CUDACachingAllocator::attachAllocatorTraceTracker(&on_entry);
+}
+
+bool is_allocator_traced() { return is_attached.load(); }
+
+}  // namespace streamguard::hooks

@@ -1,0 +1,122 @@
+#include <cuda_runtime_api.h>
+
+#include <utility>
+
+#include "hooks/current_stream.h"
+#include "hooks/detector.h"
+#include "hooks/kernel_observers.h"
+#include "hooks/op_scope.h"
+#include "hooks/pinned_memory.h"
+
+namespace streamguard::hooks {
+namespace {
+
+// copy_(Tensor(a!) self, Tensor src, bool non_blocking)
+constexpr size_t kDestination = 0;
+constexpr size_t kSource = 1;
+
+// Whether torch copies between host and device with one cudaMemcpyAsync. Otherwise it makes
+// contiguous temporaries of one type and calls copy_ again for them, which we then see call by
+// call.
+bool is_single_memcpy(const at::Tensor& destination, const at::Tensor& source) {
+  if (destination.dtype() != source.dtype() || destination.sizes() != source.sizes()) return false;
+  if (destination.is_contiguous() && source.is_contiguous()) return true;
+  return destination.strides() == source.strides() && destination.is_non_overlapping_and_dense() &&
+         source.is_non_overlapping_and_dense();
+}
+
+/// Copy between two devices: runs on the source's stream, which first waits for the destination's
+/// stream; afterwards an event takes the order back. The accesses belong before that event's
+/// record.
+class PeerCopyScope final : public OpScope {
+ public:
+  PeerCopyScope(ThreadState& thread, core::LabelId label, c10::DeviceIndex source_device)
+      : OpScope(thread, label), source_stream_(current_stream(source_device)) {}
+
+  bool on_record(core::EventId, core::StreamId stream) override {
+    if (stream == source_stream_ && !is_placed()) place();
+    return false;
+  }
+
+ protected:
+  void place() override { place_on(source_stream_); }
+
+ private:
+  core::StreamId source_stream_;
+};
+
+class CopyObserver final : public KernelObserver {
+ public:
+  using KernelObserver::KernelObserver;
+
+ protected:
+  void observe(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+               torch::jit::Stack* stack) override {
+    const auto arguments = torch::jit::last(*stack, schema_.arguments.size());
+    // Copies: the kernel drops the stack's references before the accesses are placed.
+    const at::Tensor destination = arguments[kDestination].toTensor();
+    const at::Tensor source = arguments[kSource].toTensor();
+    if (destination.is_cuda() && source.is_cuda()) {
+      copy_on_devices(op, keys, stack, destination, source);
+    } else {
+      copy_to_or_from_host(op, keys, stack, destination, source);
+    }
+  }
+
+ private:
+  void copy_on_devices(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                       torch::jit::Stack* stack, const at::Tensor& destination,
+                       const at::Tensor& source) {
+    if (destination.device() == source.device()) {
+      KernelObserver::observe(op, keys, stack);
+      return;
+    }
+    PeerCopyScope scope(this_thread(), label_, source.device().index());
+    scope.add_arguments(schema_, *stack);
+    kernel_.callBoxed(op, keys, stack);
+    scope.finish();
+  }
+
+  void copy_to_or_from_host(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                            torch::jit::Stack* stack, const at::Tensor& destination,
+                            const at::Tensor& source) {
+    ThreadState& thread = this_thread();
+    if (!is_single_memcpy(destination, source)) {
+      const uint64_t observed_before = thread.observed_ops;
+      kernel_.callBoxed(op, keys, stack);
+      if (thread.observed_ops != observed_before) return;
+      // torch did it in one call after all.
+      OpScope late_scope(thread, label_);
+      finish_host_copy(late_scope, destination, source);
+      return;
+    }
+    OpScope scope(thread, label_);
+    kernel_.callBoxed(op, keys, stack);
+    finish_host_copy(scope, destination, source);
+  }
+
+  void finish_host_copy(OpScope& scope, const at::Tensor& destination, const at::Tensor& source) {
+    const bool is_to_host = source.is_cuda();
+    const at::Tensor& on_host = is_to_host ? destination : source;
+    scope.add_value(source, core::AccessKind::kRead);
+    scope.add_value(destination, core::AccessKind::kWrite);
+    if (PinnedMemory::get().note_device_copy(on_host)) {
+      scope.add_host_tensor(on_host,
+                            is_to_host ? core::AccessKind::kWrite : core::AccessKind::kRead);
+    } else if (is_to_host) {
+      // HB-10: a copy to pageable memory returns when it is done, non_blocking or not.
+      scope.add_stream_wait(current_stream(source.device().index()));
+    }
+    // HB-10: a copy from pageable memory has read the host's bytes when it returns, so that side is
+    // no access that anything could race with.
+    scope.finish();
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<KernelObserver> make_copy_observer(OpSchema schema, c10::KernelFunction kernel) {
+  return std::make_unique<CopyObserver>(std::move(schema), std::move(kernel));
+}
+
+}  // namespace streamguard::hooks

@@ -1,0 +1,90 @@
+// streamguard._hooks: streamguard/_hooks.pyi says what each function does.
+#include <pthread.h>
+#include <pybind11/functional.h>
+#include <pybind11/pybind11.h>
+
+#include <string>
+#include <utility>
+
+#include "hooks/allocator_trace.h"
+#include "hooks/announcer.h"
+#include "hooks/detector.h"
+#include "hooks/gpu_trace.h"
+#include "hooks/observer.h"
+#include "hooks/python_report.h"
+#include "hooks/session_reset.h"
+
+namespace py = pybind11;
+
+namespace streamguard::hooks {
+namespace {
+
+// A forked child has our locks as they were, and no CUDA: it must not watch.
+void deactivate_in_child() { Detector::get().set_active(false); }
+
+void start(int stack_depth, py::function sink) {
+  set_sink([sink = std::move(sink)](int id) {
+    try {
+      sink(id);
+    } catch (py::error_already_set& error) {
+      // The op that revealed the finding must not fail for it.
+      error.discard_as_unraisable("streamguard's finding sink");
+    }
+  });
+  Detector::get().stacks().set_depth(stack_depth);
+  // What ran unwatched since an earlier session cannot be ordered: it must not be accused.
+  forget_everything();
+  install_gpu_trace();
+  Detector::get().set_active(true);
+}
+
+void stop() {
+  Detector::get().set_active(false);
+  uninstall_gpu_trace();
+  set_sink({});
+}
+
+void name_region(uint64_t begin, uint64_t end, const std::string& name, uint64_t since_op) {
+  const Detector::Access state(Detector::get());
+  state->names.add({begin, end}, name, core::OpId{since_op});
+}
+
+void name_stream(int device, uint64_t handle, const std::string& name) {
+  Detector::Access(Detector::get())->streams.set_role(device, handle, name);
+}
+
+void watch(uint64_t begin, uint64_t end, const std::string& name) {
+  const Detector::Access state(Detector::get());
+  state->watch_log.watch({begin, end}, name);
+  state->engine.watch({begin, end});
+}
+
+uint64_t current_op() { return Detector::Access(Detector::get())->engine.current_op().value; }
+
+void set_step(int64_t step) { Detector::Access(Detector::get())->step = step; }
+
+}  // namespace
+}  // namespace streamguard::hooks
+
+PYBIND11_MODULE(_hooks, module) {
+  using namespace streamguard::hooks;
+  pthread_atfork(nullptr, nullptr, &deactivate_in_child);
+  module.attr("BUILT_FOR_TORCH") = STREAMGUARD_TORCH_VERSION;
+  module.def("install_observers", &install_observers);
+  module.def("attach_allocator_trace", &attach_allocator_trace);
+  module.def("is_allocator_traced", &is_allocator_traced);
+  module.def("count_unobserved_kernels", &count_unobserved_kernels);
+  module.def("start", &start, py::arg("stack_depth"), py::arg("sink"));
+  module.def("stop", &stop);
+  module.def("flush", &announce_news);
+  module.def("finding", &finding_as_dict, py::arg("finding_id"));
+  module.def("findings", &findings_as_list);
+  module.def("watched", &watched_as_list);
+  module.def("counters", &counters_as_dict);
+  module.def("name_region", &name_region, py::arg("begin"), py::arg("end"), py::arg("name"),
+             py::arg("since_op"));
+  module.def("name_stream", &name_stream, py::arg("device"), py::arg("handle"), py::arg("name"));
+  module.def("watch", &watch, py::arg("begin"), py::arg("end"), py::arg("name"));
+  module.def("current_op", &current_op);
+  module.def("set_step", &set_step, py::arg("step"));
+}

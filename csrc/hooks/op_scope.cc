@@ -1,0 +1,181 @@
+#include "hooks/op_scope.h"
+
+#include <algorithm>
+
+#include "hooks/announcer.h"
+#include "hooks/current_stream.h"
+#include "hooks/op_site.h"
+#include "hooks/regions.h"
+
+namespace streamguard::hooks {
+namespace {
+
+// Above this, results are not looked up among the arguments: only list ops have as many, and those
+// return fresh tensors. A result listed twice would still count as one write.
+constexpr size_t kMaxComparedAccesses = 64;
+
+}  // namespace
+
+OpScope::OpScope(ThreadState& thread, core::LabelId label)
+    : thread_(thread), label_(label), site_(capture_site()) {
+  thread_.scope = this;
+  thread_.freed_just_now = 0;
+  ++thread_.observed_ops;
+  thread_.accesses.clear();
+}
+
+OpScope::~OpScope() {
+  // Only after an exception: `finish` was not reached.
+  leave();
+}
+
+void OpScope::add_tensor(const at::Tensor& tensor, core::AccessKind kind) {
+  if (!tensor.defined() || !tensor.is_cuda()) return;
+  const size_t before = thread_.accesses.size();
+  if (!append_regions(tensor, kind, thread_.accesses)) {
+    ++Detector::Access(Detector::get())->counters.truncated_tensors;
+  }
+  if (thread_.accesses.size() == before) return;
+  const c10::DeviceIndex device = tensor.device().index();
+  if (device_ < 0) device_ = device;
+  if (device != device_) spans_devices_ = true;
+  devices_.resize(thread_.accesses.size(), device);
+}
+
+void OpScope::add_value(const c10::IValue& value, core::AccessKind kind) {
+  if (value.isTensor()) {
+    add_tensor(value.toTensor(), kind);
+  } else if (value.isList()) {
+    for (const c10::IValue& element : value.toListRef()) add_value(element, kind);
+  } else if (value.isTuple()) {
+    for (const c10::IValue& element : value.toTupleRef().elements()) add_value(element, kind);
+  }
+}
+
+void OpScope::add_host_tensor(const at::Tensor& tensor, core::AccessKind kind) {
+  if (!append_regions(tensor, kind, thread_.accesses)) {
+    ++Detector::Access(Detector::get())->counters.truncated_tensors;
+  }
+  devices_.resize(thread_.accesses.size(), device_);
+}
+
+void OpScope::hold(const c10::IValue& value) {
+  if (value.isTensor() ? value.toTensor().use_count() == 1 : value.isList()) held_.push_back(value);
+}
+
+void OpScope::add_arguments(const OpSchema& schema, const torch::jit::Stack& stack) {
+  const auto arguments = torch::jit::last(stack, schema.arguments.size());
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (schema.arguments[i] == ArgumentUse::kNone) continue;
+    const bool is_written = schema.arguments[i] == ArgumentUse::kWrite;
+    add_value(arguments[i], is_written ? core::AccessKind::kWrite : core::AccessKind::kRead);
+    // The kernel drops the stack's references before it returns to us. Bytes that are freed before
+    // their access is placed would look like a use after free.
+    hold(arguments[i]);
+  }
+}
+
+void OpScope::add_result(const c10::IValue& value) {
+  if (!value.isTensor()) {
+    if (value.isList()) {
+      for (const c10::IValue& element : value.toListRef()) add_result(element);
+    }
+    return;
+  }
+  // An in-place op returns what it was given, and some kernels hand an input through without saying
+  // so in their schema: those bytes stand in the list already, as what the op really did.
+  const size_t before = thread_.accesses.size();
+  add_tensor(value.toTensor(), core::AccessKind::kWrite);
+  if (before > kMaxComparedAccesses) return;
+  for (size_t added = before; added < thread_.accesses.size(); ++added) {
+    const core::Region& region = thread_.accesses[added].region;
+    const bool is_known = std::any_of(
+        thread_.accesses.begin(), thread_.accesses.begin() + static_cast<std::ptrdiff_t>(before),
+        [&](const core::Access& access) { return access.region == region; });
+    if (!is_known) return;
+  }
+  thread_.accesses.resize(before);
+  devices_.resize(before);
+}
+
+void OpScope::add_results(const OpSchema& schema, const torch::jit::Stack& stack) {
+  if (is_placed_) return;
+  const auto results = torch::jit::last(stack, schema.returns.size());
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (schema.returns[i] == ArgumentUse::kWrite) add_result(results[i]);
+  }
+}
+
+void OpScope::finish() {
+  if (!is_placed_) place();
+  apply_waits();
+  leave();
+  announce_news();
+}
+
+bool OpScope::on_record(core::EventId, core::StreamId) { return false; }
+
+void OpScope::on_wait(core::EventId, core::StreamId) {}
+
+void OpScope::place() {
+  if (thread_.accesses.empty()) return;
+  if (!spans_devices_) {
+    place_on(current_stream(device_));
+    return;
+  }
+  is_placed_ = true;
+  for (int8_t device = 0; device < c10::DeviceIndex{127}; ++device) {
+    thread_.accesses_of_device.clear();
+    for (size_t i = 0; i < devices_.size(); ++i) {
+      if (devices_[i] == device) thread_.accesses_of_device.push_back(thread_.accesses[i]);
+    }
+    if (thread_.accesses_of_device.empty()) continue;
+    submit(current_stream(device), thread_.accesses_of_device);
+  }
+}
+
+void OpScope::place_on(core::StreamId stream) {
+  is_placed_ = true;
+  if (!thread_.accesses.empty()) submit(stream, thread_.accesses);
+}
+
+void OpScope::submit(core::StreamId stream, const std::vector<core::Access>& accesses) {
+  const Detector::Access detector(Detector::get());
+  issue(*detector, stream, accesses);
+  ++detector->counters.ops;
+  detector->counters.accesses += accesses.size();
+}
+
+core::OpId OpScope::issue(DetectorState& detector, core::StreamId stream,
+                          const std::vector<core::Access>& accesses) {
+  ++detector.streams.get(stream).ops;
+  return detector.engine.launch(thread_.id, stream, accesses, {label_, site_});
+}
+
+void OpScope::apply_waits() {
+  if (waits_.empty()) return;
+  const Detector::Access detector(Detector::get());
+  for (const Wait& wait : waits_) {
+    switch (wait.kind) {
+      case Wait::kStream:
+        detector->engine.sync_stream(thread_.id, wait.stream);
+        break;
+      case Wait::kEvent:
+        detector->engine.sync_event(thread_.id, wait.event);
+        break;
+      case Wait::kDevice:
+        detector->engine.sync_device(thread_.id, wait.device);
+        break;
+    }
+  }
+  waits_.clear();
+}
+
+void OpScope::leave() {
+  if (is_left_) return;
+  is_left_ = true;
+  apply_waits();
+  thread_.scope = nullptr;
+}
+
+}  // namespace streamguard::hooks

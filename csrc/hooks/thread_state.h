@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/access.h"
+#include "core/ids.h"
+
+namespace streamguard::hooks {
+
+class OpScope;
+
+/// What the hooks remember for one host thread.
+///
+/// Invariant: outlives its thread, because tensors of other thread-local objects are freed, and so
+/// call our allocator hook, while the thread ends.
+struct ThreadState {
+  core::HostThreadId id;
+  OpScope* scope = nullptr;     // the observed op this thread is in
+  uint64_t observed_ops = 0;    // lets a composite op see whether an op inside it was observed
+  uint64_t freed_just_now = 0;  // address of the last hook call, if that was FREE_REQUESTED
+  bool is_announcing = false;   // inside the program's sink
+
+  // Buffers of the current op, kept so that a steady state allocates nothing.
+  std::vector<core::Access> accesses;
+  std::vector<core::Access> accesses_of_device;
+};
+
+/// REQUIRES: the detector's mutex is not held.
+ThreadState& this_thread();
+
+}  // namespace streamguard::hooks

@@ -1,0 +1,26 @@
+"""Watches torch: installs the native hooks, names what they see, hands out what they found.
+
+The functions of this module are the only way in; they may be called from any thread. Importing it
+does not import torch.
+"""
+
+from __future__ import annotations
+
+from streamguard.hooks.install import Sink, install
+from streamguard.hooks.naming import current_op, name_region, name_stream, set_step, watch
+from streamguard.hooks.results import coverage, finding, findings, flush, watched
+
+__all__ = [
+    "Sink",
+    "coverage",
+    "current_op",
+    "finding",
+    "findings",
+    "flush",
+    "install",
+    "name_region",
+    "name_stream",
+    "set_step",
+    "watch",
+    "watched",
+]

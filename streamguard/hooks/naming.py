@@ -1,0 +1,53 @@
+"""Names for bytes and streams, regions whose accesses are listed, and the training step."""
+
+from __future__ import annotations
+
+
+def name_region(begin: int, end: int, name: str, since_op: int) -> None:
+    """Name the bytes [begin, end) from op `since_op` on.
+
+    A later name replaces it for later ops; a new block at the same bytes has no name.
+
+    Args:
+        begin: First byte's address.
+        end: Address after the last byte.
+        name: What a person calls it, such as "ipg_buffer[0]".
+        since_op: Number of the first op it holds for, as `current_op` counts.
+    """
+    from streamguard import _hooks
+
+    _hooks.name_region(begin, end, name, since_op)
+
+
+def name_stream(device: int, handle: int, name: str) -> None:
+    """Name a stream by its role; it need not have been used yet.
+
+    Args:
+        device: CUDA device index.
+        handle: The `cudaStream_t`, `torch.cuda.Stream.cuda_stream`; 0 is the default stream.
+        name: Such as "reduction_stream".
+    """
+    from streamguard import _hooks
+
+    _hooks.name_stream(device, handle, name)
+
+
+def watch(begin: int, end: int, name: str) -> None:
+    """List every access to the bytes [begin, end) from now on; `watched` returns them."""
+    from streamguard import _hooks
+
+    _hooks.watch(begin, end, name)
+
+
+def current_op() -> int:
+    """Return the number of the newest op, from 1; 0 before the first."""
+    from streamguard import _hooks
+
+    return _hooks.current_op()
+
+
+def set_step(step: int) -> None:
+    """Say that the program is now in training step `step`; findings carry it."""
+    from streamguard import _hooks
+
+    _hooks.set_step(step)
