@@ -36,6 +36,7 @@ std::optional<GraphId> Engine::end_capture(StreamId origin) {
   const auto capture = parts.captures.find(ended);
   if (capture == parts.captures.end() || capture->second.origin() != origin) return std::nullopt;
   std::optional<Graph> graph = capture->second.finish();
+  if (!graph) parts.release_baked(capture->second.accesses());
   parts.captures.erase(capture);
   for (Parts::Stream& stream : parts.streams) {
     if (stream.capture == ended) stream.capture = kNoCapture;
@@ -52,6 +53,10 @@ std::optional<GraphId> Engine::end_capture(StreamId origin) {
   }
   parts.graphs.push_back(std::move(launchable));
   return GraphId{static_cast<std::uint32_t>(parts.graphs.size() - 1)};
+}
+
+void Engine::Parts::release_baked(AccessSpan accesses) {
+  for (const Access& access : accesses) allocations.release_from_graph(access.allocation);
 }
 
 LaneId Engine::Parts::new_graph_lane() {
@@ -114,9 +119,7 @@ void Engine::destroy_graph(GraphId graph) {
   Parts& parts = *parts_;
   if (graph.value >= parts.graphs.size() || !parts.graphs[graph.value]) return;
   const Parts::LaunchableGraph& gone = *parts.graphs[graph.value];
-  for (const Access& access : gone.graph.accesses) {
-    parts.allocations.release_from_graph(access.allocation);
-  }
+  parts.release_baked(gone.graph.accesses);
   for (SnapshotId record : gone.records) {
     parts.in_both([&](HappensBefore& each) { each.release_snapshot(record); });
   }

@@ -77,6 +77,7 @@ struct Engine::Parts {
   MemoryKind memory_of(AccessSpan accesses, AccessKind kind) const;
   void run_node(HostThreadId thread, StreamId on, const LaunchableGraph& launched,
                 const GraphStep& step);
+  void release_baked(AccessSpan accesses);
   LaneId new_graph_lane();
   void leave_allocator_events(HostThreadId thread, const Allocation& allocation);
   void wait_for_allocator_events(HostThreadId thread, const ByteRange& range);

@@ -60,6 +60,7 @@ class GraphCapture {
   void add_wait(GraphBranch branch, GraphEventSlot slot);
   // Nothing when a branch has work that the origin never waited for, as CUDA refuses it.
   std::optional<Graph> finish() const;
+  const std::vector<Access>& accesses() const { return graph_.accesses; }
 
  private:
   struct Branch {
