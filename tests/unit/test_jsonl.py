@@ -12,8 +12,8 @@ from streamguard.report.build import build_coverage, build_finding, build_watche
 from streamguard.report.fields import FieldError
 from streamguard.report.jsonl import RankFile, Record, read_rank_file, to_json, to_line
 from streamguard.report.model import Frame, Misuse, RankSummary
-from tests.unit.raw_findings import access, coverage, finding, watched
 from tests.unit.ranks import start
+from tests.unit.raw_findings import access, coverage, finding, watched
 
 KNOWN = {
     "id": "ds-6993",

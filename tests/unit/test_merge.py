@@ -9,8 +9,8 @@ from streamguard.report.build import build_finding, build_watched
 from streamguard.report.jsonl import to_line
 from streamguard.report.merge import merge_ranks, read_directory
 from streamguard.report.model import Frame, Misuse
-from tests.unit.raw_findings import access, finding, reduction, watched
 from tests.unit.ranks import rank_findings
+from tests.unit.raw_findings import access, finding, reduction, watched
 
 
 def _bucket(index: int, **changes: Any) -> dict[str, Any]:

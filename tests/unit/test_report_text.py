@@ -16,6 +16,7 @@ from streamguard.report.build import build_coverage, build_finding, build_watche
 from streamguard.report.merge import merge_ranks
 from streamguard.report.model import Frame, Misuse, Report
 from streamguard.report.text import render, summary_line
+from tests.unit.ranks import rank_findings
 from tests.unit.raw_findings import (
     POOL_STREAM,
     REDUCE_FRAMES,
@@ -26,7 +27,6 @@ from tests.unit.raw_findings import (
     reduction,
     watched,
 )
-from tests.unit.ranks import rank_findings
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 

@@ -11,8 +11,8 @@ from streamguard.report.build import build_finding
 from streamguard.report.merge import merge_ranks
 from streamguard.report.output import write_text
 from streamguard.report.text import render
-from tests.unit.raw_findings import finding
 from tests.unit.ranks import rank_findings
+from tests.unit.raw_findings import finding
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
