@@ -47,19 +47,16 @@ def _rank_text(rank: RankFindings) -> str:
 
 def _limits(coverage: Coverage) -> str:
     layers = " ".join(coverage.layers) or "none"
-    if coverage.opaque:
-        opaque = " ".join(f"{name} {count}" for name, count in coverage.opaque)
-    else:
-        opaque = "0"
-    launches = (
-        f"opaque launches {opaque}" if coverage.launches_observed else "launches not observed"
-    )
+    launches = "" if coverage.launches_observed else "launches not observed"
+    opaque = ", ".join(f"{name} {count}" for name, count in coverage.opaque)
+    if opaque or coverage.launches_observed:
+        opaque = f"opaque {opaque or '0'}"
     unregistered = ""
     if coverage.unregistered_kernels:
         unregistered = f"{plural(coverage.unregistered_kernels, 'kernel')} registered too late"
     handover = "thread hand-over assumed" if coverage.thread_handover_assumed else ""
     return "; ".join(
-        part for part in (f"layers {layers}", launches, unregistered, handover) if part
+        part for part in (f"layers {layers}", launches, opaque, unregistered, handover) if part
     )
 
 
