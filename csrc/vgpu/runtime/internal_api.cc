@@ -1,0 +1,171 @@
+#include "internal_api.h"
+
+#include <cstdio>
+#include <set>
+#include <string>
+
+#include "api_log.h"
+#include "export.h"
+#include "fairness.h"
+#include "kernel_registry.h"
+#include "runtime.h"
+
+using namespace streamguard::vgpu;
+
+namespace streamguard::vgpu {
+extern thread_local int suppressed_copies;  // copy_api.cc
+}
+
+struct streamguard_vgpu_chain {
+  Mark last;
+};
+
+namespace {
+
+class ForeignStep final : public Step {
+ public:
+  explicit ForeignStep(const streamguard_vgpu_step& step) : step_(step) {}
+  ~ForeignStep() override { step_.release(step_.context); }
+  ForeignStep(const ForeignStep&) = delete;
+  ForeignStep& operator=(const ForeignStep&) = delete;
+
+  Outcome run() override {
+    switch (step_.run(step_.context)) {
+      case 0:
+        return Outcome::kDone;
+      case 1:
+        return Outcome::kWaiting;
+      default:
+        return Outcome::kStalled;
+    }
+  }
+  bool is_demanded() const override { return step_.is_demanded(step_.context) != 0; }
+
+ private:
+  const streamguard_vgpu_step step_;
+};
+
+}  // namespace
+
+VGPU_API int* streamguard_vgpu_suppress_copies() { return &suppressed_copies; }
+
+VGPU_API unsigned long long streamguard_vgpu_launch_count() { return launch_count(); }
+
+VGPU_API int streamguard_vgpu_pending() {
+  const Lock lock(runtime().mutex);
+  return static_cast<int>(runtime().executor.pending());
+}
+
+VGPU_API int streamguard_vgpu_device_count() { return device_count(); }
+
+VGPU_API const char* streamguard_vgpu_schedule() {
+  static const auto* const kToken = new std::string(runtime().executor.policy().token());
+  return kToken->c_str();
+}
+
+VGPU_API unsigned long long streamguard_vgpu_rescues() { return timed_rescues(); }
+
+VGPU_API streamguard_vgpu_chain* streamguard_vgpu_chain_create() {
+  return std::make_unique<streamguard_vgpu_chain>().release();
+}
+
+VGPU_API void streamguard_vgpu_chain_destroy(streamguard_vgpu_chain* chain) {
+  const std::unique_ptr<streamguard_vgpu_chain> destroyed(chain);
+}
+
+VGPU_API cudaError_t streamguard_vgpu_chain_drain(streamguard_vgpu_chain* chain) {
+  return locked([&](Lock& lock) { return force_all(lock, {chain->last}); });
+}
+
+VGPU_API cudaError_t streamguard_vgpu_issue_step(cudaStream_t handle,
+                                                 const streamguard_vgpu_step* foreign,
+                                                 streamguard_vgpu_chain* chain, const char* label) {
+  const auto step = std::make_shared<ForeignStep>(*foreign);
+  return with_stream(handle, [&](Lock& lock, Stream& stream) {
+    runtime().streams.note_use(stream);
+    log_line("%s stream=%d", label, stream.index);
+    std::vector<Mark> dependencies;
+    if (chain != nullptr && !stream.is_capturing()) {
+      dependencies.push_back(chain->last);
+      chain->last = {&stream, stream.issued + 1};
+    }
+    return enqueue(lock, stream, cudaGraphNodeTypeHost, step, std::move(dependencies));
+  });
+}
+
+VGPU_API cudaError_t streamguard_vgpu_join(cudaStream_t waiting, cudaStream_t other) {
+  return with_stream(waiting, [&](Lock& lock, Stream& stream) {
+    Stream* source = runtime().streams.resolve(other, current_device());
+    if (source == nullptr) return cudaErrorInvalidResourceHandle;
+    if (source == &stream) return cudaSuccess;
+    if (!stream.is_capturing()) {
+      return enqueue(lock, stream, cudaGraphNodeTypeWaitEvent, std::monostate{},
+                     {{source, source->issued}});
+    }
+    auto& frontier = stream.capture.frontier;
+    frontier.insert(frontier.end(), source->capture.frontier.begin(),
+                    source->capture.frontier.end());
+    return cudaSuccess;
+  });
+}
+
+VGPU_API void streamguard_vgpu_add_peer_monitor(void* context, int (*has_unmet_demand)(void*),
+                                                void (*publish_idle)(void*, int)) {
+  add_peer_monitor({context, has_unmet_demand, publish_idle});
+}
+
+VGPU_API void streamguard_vgpu_remove_peer_monitor(void* context) { remove_peer_monitor(context); }
+
+VGPU_API void streamguard_vgpu_set_sticky_error(cudaError_t error) { set_sticky_error(error); }
+
+VGPU_API void streamguard_vgpu_log(const char* line) { log_line("%s", line); }
+
+VGPU_API cudaError_t streamguard_vgpu_launch_named(const char* kernel, cudaStream_t stream) {
+  return launch(kernel, stream);
+}
+
+VGPU_API void* streamguard_vgpu_kernel(const char* name) {
+  return const_cast<Kernel*>(kernels().named(name));
+}
+
+VGPU_API const char* streamguard_vgpu_kernel_name(const void* kernel) {
+  return static_cast<const Kernel*>(kernel)->name.c_str();
+}
+
+VGPU_API int streamguard_vgpu_reserve_budget(int device, size_t bytes) {
+  const Lock lock(runtime().mutex);
+  return runtime().memory.reserve_budget(device, bytes) ? 1 : 0;
+}
+
+VGPU_API void streamguard_vgpu_return_budget(int device, size_t bytes) {
+  const Lock lock(runtime().mutex);
+  runtime().memory.return_budget(device, bytes);
+}
+
+VGPU_API void streamguard_vgpu_add_memory(void* begin, size_t bytes, int device) {
+  const Lock lock(runtime().mutex);
+  runtime().memory.add({static_cast<char*>(begin), bytes, bytes, device, MemoryKind::kDevice});
+}
+
+VGPU_API void streamguard_vgpu_remove_memory(void* begin) {
+  const Lock lock(runtime().mutex);
+  runtime().memory.remove(begin);
+}
+
+VGPU_API int streamguard_vgpu_find_memory(const void* pointer, void** begin, size_t* bytes) {
+  const Lock lock(runtime().mutex);
+  const Allocation* allocation = runtime().memory.find(pointer);
+  if (allocation == nullptr) return 0;
+  *begin = allocation->begin;
+  *bytes = allocation->size_bytes;
+  return 1;
+}
+
+VGPU_API void streamguard_vgpu_log_unsupported(const char* function) {
+  static std::mutex mutex;
+  static auto* const kNamed = new std::set<std::string>;
+  const std::lock_guard<std::mutex> guard(mutex);
+  if (!kNamed->insert(function).second) return;
+  log_line("unsupported %s", function);
+  std::fprintf(stderr, "streamguard: the virtual GPU does not implement %s\n", function);
+}

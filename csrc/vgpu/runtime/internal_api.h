@@ -1,0 +1,68 @@
+// What the other replacement libraries, the value kernels and tests use of the runtime, as C
+// functions: each library is loaded on its own.
+#ifndef STREAMGUARD_VGPU_RUNTIME_INTERNAL_API_H_
+#define STREAMGUARD_VGPU_RUNTIME_INTERNAL_API_H_
+
+#include <cuda_runtime_api.h>
+
+extern "C" {
+
+// Thread-local counter: while positive, device-to-device copies and fills issued by this thread
+// are empty ops.
+int* streamguard_vgpu_suppress_copies();
+unsigned long long streamguard_vgpu_launch_count();
+// Ops issued and not executed yet.
+int streamguard_vgpu_pending();
+int streamguard_vgpu_device_count();
+// The token that repeats this process's schedule.
+const char* streamguard_vgpu_schedule();
+// Times work was run because the process slept, not because it was waited for. With rescues a run
+// cannot be repeated from its token.
+unsigned long long streamguard_vgpu_rescues();
+
+// A step of another library (a collective's start or end). `run` answers 0 done, 1 waiting,
+// 2 stalled; it may run several times, in graphs also after it answered done.
+struct streamguard_vgpu_step {
+  int (*run)(void* context);
+  int (*is_demanded)(void* context);
+  void (*release)(void* context);
+  void* context;
+};
+// An order that holds across streams: each op issued through it comes after the one before.
+typedef struct streamguard_vgpu_chain streamguard_vgpu_chain;
+streamguard_vgpu_chain* streamguard_vgpu_chain_create();
+void streamguard_vgpu_chain_destroy(streamguard_vgpu_chain* chain);
+// Waits on the host for the chain's ops.
+cudaError_t streamguard_vgpu_chain_drain(streamguard_vgpu_chain* chain);
+
+// Takes over one reference to step->context, also on failure.
+cudaError_t streamguard_vgpu_issue_step(cudaStream_t stream, const streamguard_vgpu_step* step,
+                                        streamguard_vgpu_chain* chain, const char* label);
+// `waiting` goes on after everything issued to `other`.
+cudaError_t streamguard_vgpu_join(cudaStream_t waiting, cudaStream_t other);
+
+void streamguard_vgpu_add_peer_monitor(void* context, int (*has_unmet_demand)(void*),
+                                       void (*publish_idle)(void*, int));
+void streamguard_vgpu_remove_peer_monitor(void* context);
+// Every later call answers `error`: the device can do no more.
+void streamguard_vgpu_set_sticky_error(cudaError_t error);
+void streamguard_vgpu_log(const char* line);
+
+cudaError_t streamguard_vgpu_launch_named(const char* kernel, cudaStream_t stream);
+cudaError_t streamguard_vgpu_fill(void* target, unsigned value, int element_bytes, size_t elements,
+                                  cudaStream_t stream);
+// Kernel handle for a name, alive for ever.
+void* streamguard_vgpu_kernel(const char* name);
+const char* streamguard_vgpu_kernel_name(const void* kernel);
+
+// Device memory the driver maps by itself.
+int streamguard_vgpu_reserve_budget(int device, size_t bytes);
+void streamguard_vgpu_return_budget(int device, size_t bytes);
+void streamguard_vgpu_add_memory(void* begin, size_t bytes, int device);
+void streamguard_vgpu_remove_memory(void* begin);
+// Begin and size of the allocation that holds `pointer`; 0 when there is none.
+int streamguard_vgpu_find_memory(const void* pointer, void** begin, size_t* bytes);
+void streamguard_vgpu_log_unsupported(const char* function);
+}
+
+#endif  // STREAMGUARD_VGPU_RUNTIME_INTERNAL_API_H_

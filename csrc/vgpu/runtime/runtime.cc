@@ -1,0 +1,101 @@
+#include "runtime.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "api_log.h"
+#include "fairness.h"
+
+namespace streamguard::vgpu {
+namespace {
+
+thread_local int device_of_thread = 0;
+thread_local bool thread_issues = false;
+
+std::unique_ptr<SchedulePolicy> policy_or_exit() {
+  std::unique_ptr<SchedulePolicy> policy = make_policy(settings().schedule);
+  if (policy == nullptr) {
+    // A wrong schedule would prove nothing: better no run than another schedule's run.
+    std::fprintf(stderr,
+                 "streamguard: STREAMGUARD_VGPU_SCHEDULE=%s is no schedule; use eager, lazy, "
+                 "extreme:EARLY,LATE or random:SEED\n",
+                 settings().schedule.c_str());
+    std::exit(2);
+  }
+  return policy;
+}
+
+bool forbids(const Graph& capture, cudaStreamCaptureMode thread_mode) {
+  if (capture.mode == cudaStreamCaptureModeRelaxed) return false;
+  if (capture.capturing_thread == std::this_thread::get_id()) return true;
+  return capture.mode == cudaStreamCaptureModeGlobal && thread_mode == cudaStreamCaptureModeGlobal;
+}
+
+}  // namespace
+
+// Declared in capture_api.cc: cudaThreadExchangeStreamCaptureMode sets it.
+extern thread_local cudaStreamCaptureMode thread_capture_mode;
+
+Runtime::Runtime()
+    : streams(device_count()),
+      executor(streams, policy_or_exit()),
+      memory(device_count(), settings().memory_bytes, settings().schedule != "eager") {}
+
+Runtime& runtime() {
+  static Runtime* const kRuntime = new Runtime;
+  return *kRuntime;
+}
+
+int current_device() { return device_of_thread; }
+void set_current_device(int device) { device_of_thread = device; }
+
+void note_issuing_thread() { thread_issues = true; }
+bool is_issuing_thread() { return thread_issues; }
+
+cudaError_t refuse_call() {
+  if (device_count() == 0) return cudaErrorNoDevice;
+  if (in_op_body()) return cudaErrorNotPermitted;
+  return sticky_error();
+}
+
+cudaError_t enqueue(Lock& lock, Stream& stream, cudaGraphNodeType type, Work work,
+                    std::vector<Mark> dependencies, Mark* issued) {
+  note_issuing_thread();
+  if (stream.is_capturing()) {
+    Graph& graph = *stream.capture.graph;
+    if (graph.is_invalidated) return cudaErrorStreamCaptureInvalidated;
+    GraphNode* node = graph.add(type, std::move(work), stream.capture.frontier);
+    stream.capture.frontier = {node};
+    return cudaSuccess;
+  }
+  if (stream.kind == StreamKind::kLegacy && !runtime().captures.empty()) {
+    for (const Stream* other : runtime().streams.of_device(stream.device)) {
+      if (!other->is_capturing() || other->kind != StreamKind::kBlocking) continue;
+      other->capture.graph->is_invalidated = true;
+      return cudaErrorStreamCaptureImplicit;
+    }
+  }
+  const Mark mark =
+      runtime().executor.issue(lock, stream, std::move(work), std::move(dependencies));
+  if (issued != nullptr) *issued = mark;
+  if (!is_reached(mark)) start_fairness_worker();
+  return sticky_error();
+}
+
+cudaError_t refuse_unsafe_call(Lock&) {
+  if (thread_capture_mode == cudaStreamCaptureModeRelaxed) return cudaSuccess;
+  cudaError_t refusal = cudaSuccess;
+  for (Graph* capture : runtime().captures) {
+    if (!forbids(*capture, thread_capture_mode)) continue;
+    capture->is_invalidated = true;
+    refusal = cudaErrorStreamCaptureUnsupported;
+  }
+  return refusal;
+}
+
+cudaError_t force_all(Lock& lock, const std::vector<Mark>& marks) {
+  runtime().executor.force(lock, marks);
+  return sticky_error();
+}
+
+}  // namespace streamguard::vgpu
