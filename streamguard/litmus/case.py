@@ -1,0 +1,182 @@
+"""Litmus cases and their files: YAML, or one JSON object a line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import yaml
+
+from streamguard.litmus.errors import LitmusError, StatementError
+from streamguard.litmus.statement import Statement, parse_statement
+
+_KINDS = ("RAW", "WAR", "WAW", "UAF")
+_DOMAINS = ("device", "host", "reuse", "lifetime")
+_VERDICTS = ("race", "clean")
+_VARIANTS = ("buggy", "fixed", "sequence")
+
+
+class RacePair(NamedTuple):
+    """One race as litmus names it: the labels in issue order."""
+
+    kind: str
+    domain: str
+    first: str
+    second: str
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """What a file says about one variant; a part it does not mention is None."""
+
+    verdict: str | None
+    races: frozenset[RacePair] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One program of a case: `name` is buggy, fixed or sequence."""
+
+    case_id: str
+    name: str
+    source: str
+    statements: tuple[Statement, ...]
+    expectation: Expectation
+
+
+def read_cases(text: str, source: str) -> list[Variant]:
+    """Read every variant of a file.
+
+    A text whose first character is `{` is JSON lines, everything else is one YAML case.
+
+    Raises:
+        LitmusError: with the line and the reason.
+    """
+    if text.lstrip().startswith("{"):
+        return [variant for variant in _read_json_lines(text, source)]
+    return _read_yaml(text, source)
+
+
+def _read_json_lines(text: str, source: str) -> Iterable[Variant]:
+    for number, line_text in enumerate(text.split("\n"), start=1):
+        if not line_text.strip():
+            continue
+        try:
+            record = json.loads(line_text)
+        except (ValueError, RecursionError) as error:
+            raise LitmusError(source, number, f"no JSON object: {error}") from error
+        if not isinstance(record, dict):
+            raise LitmusError(source, number, f"expected an object, got {record!r:.60}")
+        case_id = record.get("id", record.get("case"))
+        if not isinstance(case_id, str | int):
+            raise LitmusError(source, number, 'the object has no "id" or "case"')
+        name = record.get("variant", "sequence")
+        if name not in _VARIANTS:
+            raise LitmusError(source, number, f"variant is {name!r}, expected one of {_VARIANTS}")
+        statements = _statements(record.get("events"), [], number, source)
+        verdict = _verdict(record.get("verdict"), number, source)
+        races = _races(record.get("races"), number, source)
+        yield Variant(str(case_id), name, source, statements, Expectation(verdict, races))
+
+
+def _read_yaml(text: str, source: str) -> list[Variant]:
+    loader = yaml.SafeLoader(text)
+    try:
+        node = loader.get_single_node()
+        document = None if node is None else loader.construct_document(node)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = 1 if mark is None else mark.line + 1
+        raise LitmusError(source, line, f"no YAML: {error.problem}") from error
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise LitmusError(source, 1, f"no YAML: {error}") from error
+    finally:
+        loader.dispose()  # type: ignore[no-untyped-call]  # types-PyYAML leaves it open
+    if node is None or not isinstance(document, dict):
+        raise LitmusError(source, 1, "the file holds no case: expected a mapping")
+    case_id = document.get("id")
+    if not isinstance(case_id, str | int):
+        raise LitmusError(source, 1, "the case has no id")
+    names = [name for name in _VARIANTS if name in document]
+    if not names:
+        raise LitmusError(source, 1, f"case {case_id} has none of {', '.join(_VARIANTS)}")
+    return [_yaml_variant(str(case_id), name, document[name], node, source) for name in names]
+
+
+def _yaml_variant(
+    case_id: str, name: str, content: object, root: yaml.Node, source: str
+) -> Variant:
+    here = _value_of(root, name)
+    line = here.start_mark.line + 1
+    if not isinstance(content, dict):
+        raise LitmusError(source, line, f"{name} is no mapping with events and expect")
+    events = _value_of(here, "events") if "events" in content else None
+    lines = (
+        [item.start_mark.line + 1 for item in events.value]
+        if isinstance(events, yaml.SequenceNode)
+        else []
+    )
+    statements = _statements(content.get("events"), lines, line, source)
+    expect = content.get("expect", {})
+    if not isinstance(expect, dict):
+        raise LitmusError(source, line, f"expect of {name} is no mapping")
+    verdict = _verdict(expect.get("verdict"), line, source)
+    races = _races(expect.get("races"), line, source)
+    return Variant(case_id, name, source, statements, Expectation(verdict, races))
+
+
+def _value_of(node: yaml.Node, key: str) -> yaml.Node:
+    if isinstance(node, yaml.MappingNode):
+        for key_node, value_node in node.value:
+            if key_node.value == key:
+                assert isinstance(value_node, yaml.Node)
+                return value_node
+    return node  # a merge key brought it in: the mapping is the nearest position there is
+
+
+def _statements(events: object, lines: list[int], line: int, source: str) -> tuple[Statement, ...]:
+    """Parse event lines; `lines` holds their positions where the format knows them."""
+    if not isinstance(events, list):
+        raise LitmusError(source, line, "events is missing or no list of lines")
+    statements = []
+    for index, event in enumerate(events):
+        at = lines[index] if index < len(lines) else line
+        if not isinstance(event, str):
+            raise LitmusError(source, at, f"event {index + 1} is no text: {event!r:.60}")
+        try:
+            statement = parse_statement(event, at)
+        except StatementError as error:
+            raise LitmusError(source, at, f"event {index + 1}: {error.reason}") from error
+        if statement is not None:
+            statements.append(statement)
+    return tuple(statements)
+
+
+def _verdict(value: object, line: int, source: str) -> str | None:
+    if value is None:
+        return None
+    if value not in _VERDICTS:
+        raise LitmusError(source, line, f"verdict is {value!r}, expected race or clean")
+    return str(value)
+
+
+def _races(value: object, line: int, source: str) -> frozenset[RacePair] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list):
+        raise LitmusError(source, line, f"races is no list: {value!r:.60}")
+    return frozenset(_race(item, line, source) for item in value)
+
+
+def _race(item: object, line: int, source: str) -> RacePair:
+    fields = item
+    if isinstance(item, dict):
+        fields = [item.get(name) for name in RacePair._fields]
+    if not isinstance(fields, list) or len(fields) != 4:
+        raise LitmusError(source, line, f"a race has kind, domain, first, second; got {item!r:.60}")
+    kind, domain, first, second = (str(field) for field in fields)
+    if kind not in _KINDS or domain not in _DOMAINS or None in fields:
+        raise LitmusError(source, line, f"no race of this kind and domain: {item!r:.60}")
+    return RacePair(kind, domain, first, second)
