@@ -79,7 +79,18 @@ void HostTwin::add_destinations(std::size_t result, const c10::IValue& value) {
   }
 }
 
+bool HostTwin::was_resized(std::size_t index, const at::Tensor& now) const {
+  return arguments_[index].isTensor() && arguments_[index].toTensor().sizes() != now.sizes();
+}
+
+void HostTwin::redirect_resized_argument(std::size_t index, std::size_t result,
+                                         const at::Tensor& resized) {
+  copied_arguments_.push_back(index);
+  add_destinations(result, resized);
+}
+
 void HostTwin::compute(torch::jit::Stack& stack) {
+  for (const std::size_t index : copied_arguments_) stack[index] = stack[index].toTensor().clone();
   std::optional<std::uint64_t> seed;
   if (seed_) seed = seed_of_run(*seed_, runs_);
   ++runs_;

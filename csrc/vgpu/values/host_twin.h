@@ -39,6 +39,12 @@ class HostTwin {
   void take_arguments(c10::ArrayRef<c10::IValue> arguments);
   void set_argument(std::size_t index, c10::IValue value) { arguments_[index] = std::move(value); }
 
+  // The previous kernel gave the in-place argument `index`, returned as the op's `result`-th,
+  // another shape, and perhaps another storage. The CPU kernel then works on a copy of what it was,
+  // and the outcome goes into `resized`.
+  void redirect_resized_argument(std::size_t index, std::size_t result, const at::Tensor& resized);
+  bool was_resized(std::size_t index, const at::Tensor& now) const;
+
   // Device tensors in `value`, the op's `result`-th, receive what the CPU kernel returns there.
   void add_destinations(std::size_t result, const c10::IValue& value);
 
@@ -56,6 +62,7 @@ class HostTwin {
   const OpProfile* profile_;
   std::optional<std::uint64_t> seed_;
   torch::jit::Stack arguments_;
+  std::vector<std::size_t> copied_arguments_;
   std::vector<Destination> destinations_;
   std::uint64_t runs_ = 0;
   bool is_replayable_ = false;

@@ -75,7 +75,13 @@ void OverrideKernel::run_with_twin(const c10::OperatorHandle& op, c10::DispatchK
   }
   const auto results = torch::jit::last(stack, profile_->returned_argument.size());
   for (std::size_t index = 0; index < results.size(); ++index) {
-    if (!profile_->returned_argument[index]) twin->add_destinations(index, results[index]);
+    const auto argument = profile_->returned_argument[index];
+    if (!argument) {
+      twin->add_destinations(index, results[index]);
+    } else if (results[index].isTensor() && !profile_->arguments[*argument].is_out &&
+               twin->was_resized(*argument, results[index].toTensor())) {
+      twin->redirect_resized_argument(*argument, index, results[index].toTensor());
+    }
   }
   ++Coverage::instance().twins;
   enqueue(std::move(twin), device);

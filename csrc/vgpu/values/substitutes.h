@@ -17,11 +17,12 @@ void batch_norm_backward(CpuCall& call);
 void log_sigmoid_backward(CpuCall& call);
 void fused_rms_norm_backward(CpuCall& call);
 
-// softmax of half precision input with a float32 result, which only the device fuses.
+// softmax and log_softmax of half precision input with a float32 result, which only the device
+// fuses.
 void softmax_to_float(CpuCall& call);
-void log_softmax_to_float(CpuCall& call);
+void softmax_backward(CpuCall& call);
 
-// Random masks without a generator argument.
+// Random masks.
 void dropout(CpuCall& call);
 void fused_dropout(CpuCall& call);
 void masked_scale(CpuCall& call);

@@ -1,5 +1,8 @@
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/abs.h>
 #include <ATen/ops/exp.h>
+
+#include <vector>
 
 #include "substitutes.h"
 
@@ -50,6 +53,37 @@ void log_sigmoid_backward(CpuCall& call) {
     call.stack[2] = at::exp(-at::abs(call.stack[1].toTensor()));
   }
   run_registered_cpu_kernel(call);
+}
+
+// (grad_out, input, normalized_shape, rstd, weight?, output_mask) -> (grad_input, grad_weight)
+void fused_rms_norm_backward(CpuCall& call) {
+  const auto& stack = call.stack;
+  const at::Tensor grad_out = stack[0].toTensor().to(at::kFloat);
+  const at::Tensor input = stack[1].toTensor().to(at::kFloat);
+  const auto normalized_dimensions = static_cast<std::int64_t>(stack[2].toListRef().size());
+  const at::Tensor rstd = stack[3].toTensor().to(at::kFloat);
+  const bool has_weight = stack[4].isTensor() && stack[4].toTensor().defined();
+  const auto wanted = stack[5].toBoolList();
+
+  std::vector<std::int64_t> inner;
+  std::vector<std::int64_t> outer;
+  for (std::int64_t dimension = 0; dimension < input.dim(); ++dimension) {
+    (dimension < input.dim() - normalized_dimensions ? outer : inner).push_back(dimension);
+  }
+  const at::Tensor normalized = input * rstd;
+  const at::Tensor grad = has_weight ? grad_out * stack[4].toTensor().to(at::kFloat) : grad_out;
+  at::Tensor grad_input;
+  at::Tensor grad_weight;
+  if (wanted.get(0)) {
+    grad_input = rstd * (grad - normalized * (grad * normalized).mean(inner, /*keepdim=*/true));
+  }
+  if (wanted.get(1) && has_weight) {
+    const at::Tensor products = grad_out * normalized;
+    grad_weight = outer.empty() ? products : products.sum(outer);
+  }
+  call.stack.clear();
+  call.stack.emplace_back(std::move(grad_input));
+  call.stack.emplace_back(std::move(grad_weight));
 }
 
 }  // namespace streamguard::values

@@ -27,4 +27,24 @@ void dropout(CpuCall& call) {
   call.stack.emplace_back(std::move(mask));
 }
 
+// (self, keep_probability, generator?) -> (output, mask of uint8)
+void fused_dropout(CpuCall& call) {
+  const at::Tensor input = call.stack[0].toTensor();
+  const double keep = call.stack[1].toDouble();
+  at::Tensor mask = at::empty_like(input, input.options().dtype(at::kByte));
+  mask.bernoulli_(keep, at::make_generator<at::CPUGeneratorImpl>(call.seed.value()));
+  at::Tensor output = keep == 0 ? at::zeros_like(input) : input.mul(mask).mul_(1 / keep);
+  call.stack.clear();
+  call.stack.emplace_back(std::move(output));
+  call.stack.emplace_back(std::move(mask));
+}
+
+// (self, mask, scale)
+void masked_scale(CpuCall& call) {
+  at::Tensor result =
+      call.stack[0].toTensor().mul(call.stack[1].toTensor()).mul_(call.stack[2].toDouble());
+  call.stack.clear();
+  call.stack.emplace_back(std::move(result));
+}
+
 }  // namespace streamguard::values

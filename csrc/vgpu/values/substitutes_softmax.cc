@@ -17,8 +17,10 @@ void softmax_to_float(CpuCall& call) {
   run_registered_cpu_kernel(call);
 }
 
-void log_softmax_to_float(CpuCall& call) {
-  widen_input_first(call);
+// (grad_output, output, dim, input_dtype): the narrowing is left to the copy into the device's
+// result.
+void softmax_backward(CpuCall& call) {
+  call.stack[3] = call.stack[0].toTensor().scalar_type();
   run_registered_cpu_kernel(call);
 }
 
