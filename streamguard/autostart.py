@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -20,8 +21,11 @@ from streamguard.import_hooks import after_import
 USAGE_STATUS = 2
 
 
+# Python reads the start-up files of a virtual environment twice (site.main: for the environment and
+# again among all prefixes), so the line in ours runs twice.
+@cache
 def start() -> None:
-    """Prepare this process as the STREAMGUARD variables ask.
+    """Prepare this process as the STREAMGUARD variables ask; later calls do nothing.
 
     A wrong variable, or a virtual GPU that cannot be loaded, ends the process with status 2 and a
     message: going on would mean to run unwatched, or on other devices, without saying so.

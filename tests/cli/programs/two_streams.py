@@ -1,0 +1,60 @@
+"""Adds on a side stream and reads on the default stream; `repaired` waits in between.
+
+Words on the command line switch on what a test needs: `repaired`, `raise`, `exit` (status 3),
+`kill` (of the last rank), `chdir`, `fork` (a child that uses no CUDA), `full` (no file may grow).
+"""
+
+import multiprocessing
+import os
+import resource
+import signal
+import sys
+
+import torch
+import torch.distributed
+
+WORDS = set(sys.argv[1:])
+
+
+def double_after_add(*, is_repaired: bool) -> float:
+    """Return 2 * (0 + 1), if the read waits for the write."""
+    side_stream = torch.cuda.Stream()
+    values = torch.zeros(1024, device="cuda")
+    torch.cuda.synchronize()
+    with torch.cuda.stream(side_stream):
+        values.add_(1)
+    if is_repaired:
+        torch.cuda.current_stream().wait_stream(side_stream)
+    doubled = values * 2
+    return doubled[0].item()
+
+
+def main() -> None:
+    """Run what the words ask for."""
+    rank = int(os.environ.get("RANK", "0"))
+    is_distributed = "RANK" in os.environ
+    if is_distributed:
+        torch.distributed.init_process_group("gloo")
+        torch.cuda.set_device(rank)
+    if "chdir" in WORDS:
+        os.chdir("/")
+    if "full" in WORDS:
+        torch.cuda.init()
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    result = double_after_add(is_repaired="repaired" in WORDS)
+    if "fork" in WORDS:
+        child = multiprocessing.get_context("fork").Process(target=print, args=("child",))
+        child.start()
+        child.join()
+    if is_distributed:
+        torch.distributed.barrier()
+    if "kill" in WORDS and rank == int(os.environ.get("WORLD_SIZE", "1")) - 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if "raise" in WORDS:
+        raise RuntimeError("the program's own error")
+    if "exit" in WORDS:
+        sys.exit(3)
+    print(f"result {result}")
+
+
+main()
