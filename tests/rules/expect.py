@@ -10,7 +10,7 @@ from tests.rules.programs import Outcome
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One access of an expected finding: op, "read" or "write", stream, and the line that issued it.
+    """One access of an expected finding: op, "read" or "write", stream, and the issuing line.
 
     `stream` is "default", "side" (any other than the default), "nccl" or "host".
     """

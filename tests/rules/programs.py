@@ -1,7 +1,7 @@
 """Programs of the rule tests: started on the virtual GPU in their own processes, values off.
 
-A race test gives the racy text and the one call that repairs it, so that both halves differ in nothing
-else.
+A race test gives the racy text and the one call that repairs it, so that both halves differ in
+nothing else.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Run one program on the virtual GPU under the hooks and write down what they found.
 
-Started by `programs.py`: watched_program.py PROGRAM RESULT DEVICES. The program finds torch, `hooks`
-and `announced` (ids the sink received) among its globals.
+Started by `programs.py`: watched_program.py PROGRAM RESULT DEVICES. The program finds torch,
+`hooks` and `announced` (ids the sink received) among its globals.
 """
 
 import json
