@@ -1,4 +1,4 @@
-"""`streamguard litmus`: verdicts on small stream programs, compared with what their files expect."""
+"""`streamguard litmus`: verdicts on small stream programs, compared with their files."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def _read_yaml(text: str, source: str) -> list[Variant]:
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise LitmusError(source, 1, f"no YAML: {error}") from error
     finally:
-        loader.dispose()  # type: ignore[no-untyped-call]  # types-PyYAML leaves it open
+        loader.dispose()
     if node is None or not isinstance(document, dict):
         raise LitmusError(source, 1, "the file holds no case: expected a mapping")
     case_id = document.get("id")

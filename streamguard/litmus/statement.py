@@ -161,6 +161,14 @@ def parse_number(text: str, line: int, what: str) -> int:
     return int(text)
 
 
+def parse_device(text: str, line: int) -> int:
+    """Read a device number."""
+    device = parse_number(text, line, "the device")
+    if device > 1023:
+        raise StatementError(line, f"device {device}; expected at most 1023")
+    return device
+
+
 def parse_option(text: str, key: str, line: int) -> str:
     """Read the value of a word `key=value`."""
     name, separator, value = text.partition("=")

@@ -1,0 +1,1 @@
+"""Tests of the litmus notation and of the engine against an independent oracle."""
