@@ -41,7 +41,7 @@ def rank_start(config: Config | None = None) -> RankStart:
     rank = _number(os.environ, _RANK)
     world_size = _number(os.environ, _WORLD_SIZE)
     local_rank = _number(os.environ, _LOCAL_RANK)
-    group = _process_group()
+    group = process_group()
     if group is not None:
         rank, world_size = group
         # Without a launcher all ranks are taken to be on one machine.
@@ -77,7 +77,7 @@ def _number(environ: Mapping[str, str], variables: tuple[str, ...]) -> int | Non
     return None
 
 
-def _process_group() -> tuple[int, int] | None:
+def process_group() -> tuple[int, int] | None:
     """Rank and size of torch's default group; torch is not imported for it."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available():

@@ -102,6 +102,9 @@ class Program:
 
     def become_rank(self) -> None:
         """Open this rank's file; later, write the start record anew when more is known of it."""
+        if self._start is not None and identity.process_group() is None:
+            # Nothing newer can be known; a group that was destroyed must not make us rank 0 again.
+            return
         start = identity.rank_start(self._config)
         if start == self._start:
             return
