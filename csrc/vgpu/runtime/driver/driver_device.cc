@@ -182,3 +182,11 @@ VGPU_API CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr pointer, 
                                           unsigned) {
   return as_driver(streamguard_vgpu_fill(reinterpret_cast<void*>(pointer), value, 4, 1, stream));
 }
+
+// The driver has nothing to report through these callbacks.
+VGPU_API CUresult cuLogsRegisterCallback(CUlogsCallback, void*, CUlogsCallbackHandle* handle) {
+  *handle = nullptr;
+  return CUDA_SUCCESS;
+}
+
+VGPU_API CUresult cuLogsUnregisterCallback(CUlogsCallbackHandle) { return CUDA_SUCCESS; }

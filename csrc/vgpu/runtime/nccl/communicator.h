@@ -1,0 +1,126 @@
+// One rank's end of a communicator.
+#ifndef STREAMGUARD_VGPU_RUNTIME_NCCL_COMMUNICATOR_H_
+#define STREAMGUARD_VGPU_RUNTIME_NCCL_COMMUNICATOR_H_
+
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "../internal_api.h"
+#include "arena.h"
+#include "board.h"
+
+namespace streamguard::vgpu::nccl {
+
+// Whether a wait for a peer can end.
+enum class PeerWait { kArrived, kWaiting, kStalled };
+
+// Transport is one-sided: a rank copies its input into its own arena and publishes it; peers read
+// it when their end of the collective runs. So a rank's start is all others ever need of it, no
+// step blocks, and a buffer written after the start changes no result.
+//
+// Thread safety: join, split and leave from the thread that calls NCCL; publish and read from the
+// thread that executes ops, one at a time; failure and text from any thread.
+class Communicator {
+ public:
+  Communicator(const ncclUniqueId& id, int ranks, int rank, int device);
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  // Joining has two halves, so that one thread can join several ranks: announce all, complete all.
+  ncclResult_t announce();
+  ncclResult_t complete();
+
+  // Exchanges (color, key) with all ranks; the new communicator's identity, none for kNcclNoColor.
+  struct SplitResult {
+    ncclResult_t result;
+    std::optional<ncclUniqueId> id;
+    int ranks = 0;
+    int rank = 0;
+  };
+  SplitResult split(int color, int key);
+
+  // Ops issued and not run yet end without effect; peers see this rank as gone.
+  void abort();
+  // After the last op: peers that still wait for this rank fail.
+  void leave();
+
+  // -- for ops --
+  // Publishes a collective's message; false when peers must read older ones first.
+  bool publish(Message message, const void* data);
+  bool send(int peer, Message message, const void* data);
+  // Whether `rank` has started collective number `index`; fails the communicator when it cannot.
+  PeerWait await_collective(int rank, uint64_t index, const Message& own);
+  PeerWait await_message(int from, const Message& own);
+  const Message& collective_of(int rank, uint64_t index) const;
+  const Message& next_message(int from) const;
+  const char* data_of(int rank, const Message& message) const;
+  void finish_collective();
+  void finish_receive(int from);
+
+  // Records the first failure for all ranks and says it once on stderr.
+  void fail(ncclResult_t result, const std::string& text);
+  bool is_aborted() const { return aborted_; }
+  ncclResult_t async_error() const;
+  std::string failure_text() const;
+  // True when a failed op has waited long enough for an abort and should end in an error.
+  bool has_given_up();
+  // A peer waits for something this rank has not done: run its next op.
+  bool is_demanded() const;
+
+  int ranks() const { return ranks_; }
+  int rank() const { return rank_; }
+  int device() const { return device_; }
+  uint64_t started() const { return own().started; }
+  streamguard_vgpu_chain* chain() const { return chain_; }
+  std::string name() const;
+
+ private:
+  struct Published {
+    uint64_t number;
+    int channel;  // receiving rank, -1 for a collective
+    uint64_t offset;
+    uint64_t bytes;
+  };
+
+  RankSlot& own() const { return board_.slot(rank_); }
+  ncclResult_t wait_for_all(RankState state);
+  bool stage(Message& message, const void* data);
+  void retire_read_messages();
+  bool is_read(const Published& published) const;
+  PeerWait wait_on(int peer, const Message& own);
+  void publish_idle(bool idle);
+  void set_text(const std::string& text);
+
+  const ncclUniqueId id_;
+  const int ranks_;
+  const int rank_;
+  const int device_;
+  SharedMemory board_memory_;
+  Board board_;
+  SharedMemory arena_memory_;
+  Arena arena_;
+  std::vector<SharedMemory> peer_arenas_;
+  std::deque<Published> published_;
+  streamguard_vgpu_chain* chain_;
+  uint64_t splits_ = 0;
+  bool is_monitored_ = false;
+  std::atomic<bool> aborted_{false};
+  std::atomic<bool> told_failure_{false};
+  std::chrono::steady_clock::time_point failed_at_;
+  std::chrono::steady_clock::time_point checked_alive_at_;
+  mutable std::mutex text_mutex_;
+  std::string text_;
+};
+
+// A new identity; the board behind it lives until every rank has mapped it.
+ncclResult_t make_unique_id(ncclUniqueId* id);
+
+}  // namespace streamguard::vgpu::nccl
+
+#endif  // STREAMGUARD_VGPU_RUNTIME_NCCL_COMMUNICATOR_H_

@@ -1,0 +1,109 @@
+#include "handles.h"
+
+#include <algorithm>
+#include <map>
+
+namespace streamguard::vgpu::nccl {
+namespace {
+
+struct Registry {
+  std::mutex mutex;
+  std::map<ncclComm_t, std::shared_ptr<Communicator>> communicators;
+};
+Registry& registry() {
+  static auto* const kRegistry = new Registry;
+  return *kRegistry;
+}
+
+struct Gathered {
+  std::shared_ptr<Communicator> communicator;
+  std::vector<Call> calls;
+  std::vector<cudaStream_t> streams;
+};
+
+struct ThreadGroup {
+  int depth = 0;
+  std::vector<Gathered> gathered;  // by communicator, in order of first call
+  std::vector<std::shared_ptr<Communicator>> joins;
+  std::string error;
+};
+thread_local ThreadGroup group;
+
+ncclResult_t flush() {
+  ncclResult_t result = ncclSuccess;
+  auto note = [&](ncclResult_t next) {
+    if (result == ncclSuccess) result = next;
+  };
+  const auto joins = std::move(group.joins);
+  const auto gathered = std::move(group.gathered);
+  group.joins.clear();
+  group.gathered.clear();
+  for (const auto& communicator : joins) {
+    note(communicator->complete());
+    if (result != ncclSuccess) set_thread_error(communicator->failure_text());
+  }
+  std::vector<QueuedGroup> queued;
+  for (const Gathered& one : gathered) {
+    queued.emplace_back(one.communicator, one.calls, one.streams);
+  }
+  for (QueuedGroup& one : queued) note(one.enqueue_start());
+  for (QueuedGroup& one : queued) note(one.enqueue_end());
+  return result;
+}
+
+}  // namespace
+
+std::shared_ptr<Communicator> find(ncclComm_t handle) {
+  const std::lock_guard<std::mutex> guard(registry().mutex);
+  const auto found = registry().communicators.find(handle);
+  return found == registry().communicators.end() ? nullptr : found->second;
+}
+
+ncclComm_t give_out(const std::shared_ptr<Communicator>& communicator) {
+  const auto handle = reinterpret_cast<ncclComm_t>(communicator.get());
+  const std::lock_guard<std::mutex> guard(registry().mutex);
+  registry().communicators[handle] = communicator;
+  return handle;
+}
+
+void withdraw(ncclComm_t handle) {
+  const std::lock_guard<std::mutex> guard(registry().mutex);
+  registry().communicators.erase(handle);
+}
+
+ncclResult_t submit(const std::shared_ptr<Communicator>& communicator, Call call,
+                    cudaStream_t stream) {
+  auto entry = std::find_if(group.gathered.begin(), group.gathered.end(),
+                            [&](const Gathered& g) { return g.communicator == communicator; });
+  if (entry == group.gathered.end()) {
+    group.gathered.push_back({communicator, {}, {}});
+    entry = std::prev(group.gathered.end());
+  }
+  entry->calls.push_back(std::move(call));
+  auto& streams = entry->streams;
+  if (std::find(streams.begin(), streams.end(), stream) == streams.end()) {
+    streams.push_back(stream);
+  }
+  return group.depth > 0 ? ncclSuccess : flush();
+}
+
+ncclResult_t submit_join(const std::shared_ptr<Communicator>& communicator) {
+  group.joins.push_back(communicator);
+  return group.depth > 0 ? ncclSuccess : flush();
+}
+
+void open_group() { ++group.depth; }
+
+ncclResult_t close_group() {
+  if (group.depth == 0) {
+    set_thread_error("ncclGroupEnd without ncclGroupStart");
+    return ncclInvalidUsage;
+  }
+  return --group.depth == 0 ? flush() : ncclSuccess;
+}
+
+void set_thread_error(const std::string& text) { group.error = text; }
+
+const char* thread_error() { return group.error.c_str(); }
+
+}  // namespace streamguard::vgpu::nccl

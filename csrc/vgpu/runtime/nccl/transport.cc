@@ -1,0 +1,256 @@
+// Communicator: publishing messages, waiting for peers' messages, failures.
+#include <cstdio>
+#include <cstring>
+
+#include "communicator.h"
+
+namespace streamguard::vgpu::nccl {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kAliveCheck{50};
+// After a failure ops wait this long for the program (torch's watchdog) to abort; then the
+// device answers with an error, so that no program goes on with wrong data or hangs.
+constexpr std::chrono::seconds kAbortGrace{10};
+
+std::string describe(const Message& message) {
+  std::string text = std::string(name_of(message.kind)) +
+                     "(count=" + std::to_string(message.count) + ", " + name_of(message.type);
+  switch (message.kind) {
+    case Kind::kAllReduce:
+    case Kind::kReduce:
+    case Kind::kReduceScatter: {
+      static constexpr const char* kNames[] = {"sum", "prod", "max", "min", "avg", "premul_sum"};
+      text += std::string(", ") + (message.has_factor != 0 ? kNames[5] : kNames[message.reduction]);
+      break;
+    }
+    default:
+      break;
+  }
+  if (message.root >= 0) text += ", root=" + std::to_string(message.root);
+  return text + ")";
+}
+
+bool agree(const Message& a, const Message& b) {
+  return a.kind == b.kind && a.type == b.type && a.count == b.count && a.root == b.root &&
+         a.has_factor == b.has_factor && a.reduction == b.reduction;
+}
+
+}  // namespace
+
+const char* name_of(Kind kind) {
+  switch (kind) {
+    case Kind::kAllReduce:
+      return "all_reduce";
+    case Kind::kReduce:
+      return "reduce";
+    case Kind::kBroadcast:
+      return "broadcast";
+    case Kind::kAllGather:
+      return "all_gather";
+    case Kind::kReduceScatter:
+      return "reduce_scatter";
+    case Kind::kAllToAll:
+      return "all_to_all";
+    case Kind::kGather:
+      return "gather";
+    case Kind::kScatter:
+      return "scatter";
+    case Kind::kSend:
+      return "send";
+    case Kind::kReceive:
+      return "recv";
+  }
+  return "unknown";
+}
+
+bool Communicator::is_read(const Published& published) const {
+  if (published.channel >= 0) {
+    return board_.channel(rank_, published.channel).received > published.number;
+  }
+  for (int rank = 0; rank < ranks_; ++rank) {
+    if (board_.slot(rank).consumed <= published.number) return false;
+  }
+  return true;
+}
+
+void Communicator::retire_read_messages() {
+  for (auto entry = published_.begin(); entry != published_.end();) {
+    if (!is_read(*entry)) {
+      ++entry;
+      continue;
+    }
+    arena_.release(entry->offset, entry->bytes, arena_memory_.data());
+    entry = published_.erase(entry);
+  }
+}
+
+bool Communicator::stage(Message& message, const void* data) {
+  retire_read_messages();
+  message.offset = arena_.allocate(message.bytes);
+  if (message.offset == kNoSpace) return false;
+  if (message.bytes > 0) std::memcpy(arena_memory_.data() + message.offset, data, message.bytes);
+  return true;
+}
+
+bool Communicator::publish(Message message, const void* data) {
+  const uint64_t number = own().started;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    if (board_.slot(rank).consumed + kCollectiveRing <= number) {
+      own().is_starved = 1;
+      return false;
+    }
+  }
+  if (!stage(message, data)) {
+    own().is_starved = 1;
+    return false;
+  }
+  own().is_starved = 0;
+  published_.push_back({number, -1, message.offset, message.bytes});
+  own().collectives[number % kCollectiveRing] = message;
+  own().started.store(number + 1, std::memory_order_release);
+  return true;
+}
+
+bool Communicator::send(int peer, Message message, const void* data) {
+  Channel& channel = board_.channel(rank_, peer);
+  const uint64_t number = channel.sent;
+  if (channel.received + kChannelRing <= number || !stage(message, data)) {
+    own().is_starved = 1;
+    return false;
+  }
+  own().is_starved = 0;
+  published_.push_back({number, peer, message.offset, message.bytes});
+  channel.messages[number % kChannelRing] = message;
+  channel.sent.store(number + 1, std::memory_order_release);
+  return true;
+}
+
+PeerWait Communicator::wait_on(int peer, const Message& own_message) {
+  if (aborted_ || async_error() != ncclSuccess) return PeerWait::kWaiting;
+  const RankSlot& slot = board_.slot(peer);
+  const std::string what = "rank " + std::to_string(peer) + " has left the communicator, rank " +
+                           std::to_string(rank_) + " waits for it in " + describe(own_message);
+  if (slot.state == RankState::kLeft) {
+    fail(ncclRemoteError, what);
+    return PeerWait::kWaiting;
+  }
+  const auto now = steady_clock::now();
+  if (now - checked_alive_at_ > kAliveCheck) {
+    checked_alive_at_ = now;
+    if (!is_alive(slot.process)) {
+      fail(ncclRemoteError, "rank " + std::to_string(peer) + " (process " +
+                                std::to_string(slot.process.process) + ") ended, rank " +
+                                std::to_string(rank_) + " waits for it in " +
+                                describe(own_message));
+      return PeerWait::kWaiting;
+    }
+  }
+  return slot.is_idle != 0 ? PeerWait::kStalled : PeerWait::kWaiting;
+}
+
+PeerWait Communicator::await_collective(int rank, uint64_t index, const Message& own_message) {
+  const RankSlot& slot = board_.slot(rank);
+  if (slot.started.load(std::memory_order_acquire) <= index) {
+    if (own().demanded <= index) own().demanded = index + 1;
+    return wait_on(rank, own_message);
+  }
+  const Message& theirs = collective_of(rank, index);
+  if (agree(theirs, own_message)) return PeerWait::kArrived;
+  fail(ncclInvalidUsage, "collective " + std::to_string(index) + " differs: rank " +
+                             std::to_string(rank_) + " called " + describe(own_message) +
+                             ", rank " + std::to_string(rank) + " called " + describe(theirs));
+  return PeerWait::kWaiting;
+}
+
+PeerWait Communicator::await_message(int from, const Message& own_message) {
+  Channel& channel = board_.channel(from, rank_);
+  const uint64_t index = channel.received;
+  if (channel.sent.load(std::memory_order_acquire) <= index) {
+    if (channel.wanted <= index) channel.wanted = index + 1;
+    return wait_on(from, own_message);
+  }
+  const Message& theirs = next_message(from);
+  if (theirs.bytes == own_message.bytes && theirs.type == own_message.type) {
+    return PeerWait::kArrived;
+  }
+  fail(ncclInvalidUsage, "message " + std::to_string(index) + " differs: rank " +
+                             std::to_string(rank_) + " called " + describe(own_message) +
+                             ", rank " + std::to_string(from) + " called " + describe(theirs));
+  return PeerWait::kWaiting;
+}
+
+const Message& Communicator::collective_of(int rank, uint64_t index) const {
+  return board_.slot(rank).collectives[index % kCollectiveRing];
+}
+
+const Message& Communicator::next_message(int from) const {
+  const Channel& channel = board_.channel(from, rank_);
+  return channel.messages[channel.received % kChannelRing];
+}
+
+const char* Communicator::data_of(int rank, const Message& message) const {
+  const SharedMemory& arena =
+      rank == rank_ ? arena_memory_ : peer_arenas_[static_cast<size_t>(rank)];
+  return arena.data() + message.offset;
+}
+
+void Communicator::finish_collective() {
+  own().consumed.store(own().consumed + 1, std::memory_order_release);
+}
+
+void Communicator::finish_receive(int from) {
+  Channel& channel = board_.channel(from, rank_);
+  channel.received.store(channel.received + 1, std::memory_order_release);
+}
+
+bool Communicator::is_demanded() const {
+  for (int rank = 0; rank < ranks_; ++rank) {
+    const RankSlot& slot = board_.slot(rank);
+    if (slot.demanded > own().started) return true;
+    const Channel& outgoing = board_.channel(rank_, rank);
+    if (outgoing.wanted > outgoing.sent) return true;
+    if (slot.is_starved != 0 &&
+        (slot.started > own().consumed ||
+         board_.channel(rank, rank_).sent > board_.channel(rank, rank_).received)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void Communicator::fail(ncclResult_t result, const std::string& text) {
+  BoardHeader& header = board_.header();
+  uint32_t none = 0;
+  if (header.failure.compare_exchange_strong(none, static_cast<uint32_t>(result))) {
+    std::snprintf(header.failure_text, sizeof header.failure_text, "%s", text.c_str());
+    header.failure_text_ready = 1;
+  }
+  if (told_failure_.exchange(true)) return;
+  failed_at_ = steady_clock::now();
+  const std::string line = "nccl_failure comm=" + name() + " " + failure_text();
+  streamguard_vgpu_log(line.c_str());
+  std::fprintf(stderr, "streamguard: NCCL communicator %s: %s\n", name().c_str(),
+               failure_text().c_str());
+}
+
+ncclResult_t Communicator::async_error() const {
+  if (!board_memory_) return ncclSuccess;
+  return static_cast<ncclResult_t>(board_.header().failure.load());
+}
+
+std::string Communicator::failure_text() const {
+  if (board_memory_ && board_.header().failure_text_ready != 0) {
+    return board_.header().failure_text;
+  }
+  const std::lock_guard<std::mutex> guard(text_mutex_);
+  return text_;
+}
+
+bool Communicator::has_given_up() {
+  if (!told_failure_) fail(async_error(), failure_text());
+  return steady_clock::now() - failed_at_ > kAbortGrace;
+}
+
+}  // namespace streamguard::vgpu::nccl
