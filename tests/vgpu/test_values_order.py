@@ -86,6 +86,37 @@ def test_random_numbers_do_not_depend_on_the_schedule() -> None:
     assert list(range(9)) == sorted(eager[3])
 
 
+def test_cpu_argument_is_read_at_issue() -> None:
+    """The program may overwrite a CPU tensor as soon as the op that takes it was called."""
+    sums = result_of(
+        """
+        x, factor = torch.ones(3, device="cuda"), torch.tensor(2.0)
+        torch.cuda.synchronize()
+        product = x * factor
+        factor.fill_(100.0)
+        print(json.dumps(product.sum().item()))
+        """,
+        schedule="lazy",
+    )
+
+    assert sums == 6.0
+
+
+def test_twins_are_no_ops_of_the_program() -> None:
+    """An observer of record functions sees the device's op once and nothing of its CPU kernel."""
+    names = result_of(
+        """
+        x = torch.ones(4, 4, device="cuda")
+        with torch.autograd.profiler.profile() as profile:
+            y = torch.nn.functional.layer_norm(x, (4,))
+        print(json.dumps([event.name for event in profile.function_events]))
+        """
+    )
+
+    assert names.count("aten::native_layer_norm") == 1
+    assert "aten::copy_" not in names
+
+
 def test_random_ops_leave_the_cpus_generator_alone() -> None:
     """A program's CPU numbers are the same whether or not it draws on the device."""
     program = (

@@ -100,6 +100,11 @@ def in_place_op_that_changes_its_size(torch: Any) -> Made:
 
 
 @case()
+def in_place_op_whose_kernel_copies_into_its_own_input(torch: Any) -> Made:
+    return lambda x: (x.detach() + 3).mvlgamma_(2), [torch.rand(6)]
+
+
+@case()
 def cpu_tensors_among_the_arguments(torch: Any) -> Made:
     return lambda x: x * torch.tensor(2.5) + x[torch.tensor([0, 2])].sum(), [torch.randn(4)]
 
