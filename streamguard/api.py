@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -14,8 +13,6 @@ from streamguard.adapters import register_adapters
 from streamguard.config import Stacks
 from streamguard.report.model import Finding
 from streamguard.session import Session
-
-_steps = itertools.count(1)
 
 
 @contextmanager
@@ -41,9 +38,9 @@ def watch(*, stacks: Stacks = "full", accesses: Iterable[str] = ()) -> Iterator[
 def step() -> None:
     """Mark the end of a training step; findings say in which step they were first seen.
 
-    With DeepSpeed the steps are marked without it.
+    With DeepSpeed the steps are marked without it. Without an open session nothing happens.
     """
-    session.set_step(next(_steps))
+    session.end_step()
 
 
 def findings() -> tuple[Finding, ...]:

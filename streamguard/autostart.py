@@ -121,7 +121,12 @@ def _restart_under_run(config: Config) -> None:
 
 def _is_own_command() -> bool:
     """Whether this process is the streamguard command itself, which is never watched."""
-    arguments = sys.orig_argv[1:3]
-    if arguments[:1] == ["-m"]:
-        return arguments[1:] == ["streamguard.cli.main"]
-    return bool(arguments) and Path(arguments[0]).name == "streamguard"
+    arguments = iter(sys.orig_argv[1:])
+    for argument in arguments:
+        if argument == "-m":
+            return next(arguments, "") == "streamguard.cli.main"
+        if argument in ("-W", "-X"):
+            next(arguments, "")
+        elif argument == "-c" or not argument.startswith("-"):
+            return Path(argument).name == "streamguard"
+    return False

@@ -111,6 +111,9 @@ class Program:
         if self._start is None and multiprocessing.parent_process() is not None:
             # A forked worker ends with os._exit: atexit functions do not run there.
             multiprocessing.util.Finalize(None, self.finish, exitpriority=-100)
+        if self._start is None:
+            for problem in self._problems:
+                self._say(problem)
         self._start = start
         if not self._is_selected(start.rank):
             return
@@ -189,8 +192,12 @@ class Program:
         )
 
     def _note(self, problem: str) -> None:
-        """Keep a problem for the report, and say it now: the program may run for days."""
+        """Keep a problem for the report; a rank says it at once, for it may run for days."""
         self._problems.append(problem)
+        if self._start is not None:
+            self._say(problem)
+
+    def _say(self, problem: str) -> None:
         print(f"streamguard: {problem}", file=sys.stderr, flush=True)
 
     def _is_selected(self, rank: int) -> bool:

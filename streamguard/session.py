@@ -28,6 +28,8 @@ from streamguard.report.model import (
 RawFinding = Mapping[str, object]
 Annotator = Callable[[RawFinding], Mapping[str, object]]
 
+_NO_STEP = -1
+
 _annotators: list[Annotator] = []
 _current: Session | None = None
 
@@ -60,6 +62,7 @@ class Session:
         self._coverage_before = Coverage()
         self._result: tuple[tuple[Finding, ...], Coverage, tuple[WatchedAccess, ...]] | None = None
         self._is_open = False
+        self._step = 0
 
     def start(self) -> None:
         """Begin to watch; torch must be imported.
@@ -74,9 +77,11 @@ class Session:
         from streamguard import hooks
 
         self._result = None
+        self._step = 0
         self._outer = _current
         if self._outer is None:
             self._undo = hooks.install(stacks=self._stacks, sink=self._sink)
+            hooks.set_step(_NO_STEP)  # not the last step of an earlier session
         self._counts_before = {
             finding.id: finding.count for finding in map(build_finding, hooks.findings())
         }
@@ -226,7 +231,20 @@ def set_step(step: int) -> None:
         return
     from streamguard import hooks
 
+    _outermost(_current)._step = step
     hooks.set_step(step)
+
+
+def end_step() -> None:
+    """Say that the current training step has ended; steps count from 0 in the outermost session."""
+    if _current is not None:
+        set_step(_outermost(_current)._step + 1)
+
+
+def _outermost(session: Session) -> Session:
+    while session._outer is not None:
+        session = session._outer
+    return session
 
 
 def _annotated(raw: RawFinding) -> Finding:
