@@ -118,8 +118,12 @@ class BuildExtensions(build_ext):
                 )
 
     def run(self) -> None:
+        # One place for objects, else `pip install -e` compiles everything again in a folder of
+        # its own. The engine's objects are shared too: the hooks list the same sources.
+        self.build_temp = str(ROOT / "build" / "objects")
         if self.torch and self.cuda:
-            package = Path("." if self.inplace else self.build_lib) / "streamguard"
+            in_place = self.inplace or getattr(self, "editable_mode", False)
+            package = (ROOT if in_place else Path(self.build_lib)) / "streamguard"
             from streamguard.vgpu.build import build as build_virtual_gpu
 
             build_virtual_gpu(package / "vgpu" / "lib", self.torch, [self.cuda])
