@@ -29,6 +29,8 @@ class AddressHash {
       if (slots_[at].address == address) return slots_[at].value;
     }
   }
+  // Starts to load the slot: with a million cells every lookup misses the cache.
+  void prefetch(Address address) const { __builtin_prefetch(&slots_[home(address)]); }
   // REQUIRES: the address is not in the table; value != kNotFound.
   void insert(Address address, std::uint32_t value) {
     if ((size_ + 1) * 4 > slots_.size() * 3) grow();

@@ -57,6 +57,14 @@ class CellMap {
     const std::uint32_t found = by_begin_.find(address);
     return found == AddressHash::kNotFound ? kNoCell : CellIndex{found};
   }
+  void prefetch_index(Address address) const { by_begin_.prefetch(address); }
+  void prefetch_cell(Address address) const {
+    const CellIndex cell = beginning_at(address);
+    if (cell == kNoCell) return;
+    const char* bytes = reinterpret_cast<const char*>(&cells_[cell.value]);
+    for (std::size_t line = 0; line < sizeof(Cell); line += 64) __builtin_prefetch(bytes + line);
+  }
+
   // First cell that ends after `address`, or kNoCell.
   CellIndex first_ending_after(Address address) const;
   // Cell that holds both the byte before `address` and the byte at it, or kNoCell.

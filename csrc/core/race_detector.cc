@@ -36,6 +36,8 @@ RaceDetector::RaceDetector(History history, const HappensBefore& order,
       shadow_(history, &order) {}
 
 void RaceDetector::enter(const RunningOp& running, AccessSpan accesses) {
+  for (const Access& access : accesses) shadow_.prefetch_index(access.region.begin);
+  for (const Access& access : accesses) shadow_.prefetch_cell(access.region.begin);
   if (!has_reads_and_writes(accesses)) {
     for (const Access& access : accesses) enter_access(running, access);
     return;

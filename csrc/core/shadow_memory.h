@@ -39,6 +39,11 @@ class ShadowMemory {
   // The same without keeping the access, for one that can never race with a later one.
   void check(const AccessRecord& access, const VectorClock* clock, std::vector<RecordIndex>& found);
 
+  // Starts to load what `enter` will need, so that the accesses of one op miss the cache together
+  // and not one after the other: first the index of each, then the cell of each.
+  void prefetch_index(Address begin) const { cells_.prefetch_index(begin); }
+  void prefetch_cell(Address begin) const { cells_.prefetch_cell(begin); }
+
   const AccessRecord& record(RecordIndex index) const { return records_.at(index); }
 
   // Block at an address where a cell begins, if it was remembered.

@@ -1,7 +1,7 @@
 """What races in a litmus program, worked out the slow and obvious way.
 
-Every event becomes a node, every rule of FORMAT.md an edge; the transitive closure is a bit mask per
-node and a region a bit mask of its bytes. It shares no code with the product, not even the parser.
+Every event becomes a node, every rule of FORMAT.md an edge; the transitive closure is a bit mask
+per node and a region a bit mask of its bytes. It shares no code with the product, not even the parser.
 """
 
 from __future__ import annotations
@@ -201,9 +201,7 @@ class Oracle:
                     continue
                 if block.freed is not None:
                     self.uses_after_free.add(Pair("UAF", "lifetime", block.freed, label))
-                self.accesses.append(
-                    Access(self.ops, node, label, is_write, block, rest, on_host)
-                )
+                self.accesses.append(Access(self.ops, node, label, is_write, block, rest, on_host))
 
     def allocate(self, thread: str, kind: str, words: list[str], options: list[str]) -> None:
         """Place a block; rule 7: events of freed blocks come before the next block there."""

@@ -227,7 +227,7 @@ def random_program(seed: int) -> list[str]:
         writer.allocate()
     events = (
         [writer.access] * 9
-        + [writer.order] * 8
+        + [writer.order] * rng.choice((4, 12, 40))
         + [writer.host_order] * 3
         + [writer.copy, writer.copy, writer.memset, writer.collective, writer.collective]
         + [writer.host_access] * 2

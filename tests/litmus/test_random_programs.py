@@ -76,9 +76,7 @@ def test_engine_agrees_with_the_oracle_on_many_random_programs() -> None:
 
 def test_random_programs_use_every_verb() -> None:
     """The generator leaves no verb of the notation out."""
-    used = {
-        statement.verb for seed in range(300) for statement in parsed(random_program(seed))
-    }
+    used = {statement.verb for seed in range(300) for statement in parsed(random_program(seed))}
 
     assert used == _ALL_VERBS
 
@@ -90,9 +88,7 @@ def races_by_op(seed: int, history: _core.History) -> dict[RaceKey, _core.Race]:
     """Every race of one program by op and kind of both sides."""
     program = Program(parsed(random_program(seed)), history=history)
     program.run()
-    races = [
-        race for race in program.engine.take_races() if race.kind is not _core.RaceKind.UAF
-    ]
+    races = [race for race in program.engine.take_races() if race.kind is not _core.RaceKind.UAF]
     return {
         (race.first.op, race.first.kind.name, race.second.op, race.second.kind.name): race
         for race in races

@@ -1,0 +1,102 @@
+// Cost of one launch with two accesses in the engine.
+//
+// Usage: core_launch [streams] [regions] [launches] [repeats]
+// Prints median, least and most of `repeats` runs in nanoseconds per launch, and the counts of
+// shadow memory, which must not depend on the number of launches.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+#include "core/engine.h"
+
+namespace {
+
+using namespace streamguard::core;
+
+constexpr std::uint64_t kBlockBytes = 1 << 20;
+
+class Loop {
+ public:
+  Loop(std::uint32_t stream_count, std::uint64_t region_count) {
+    thread_ = engine_.add_host_thread();
+    for (std::uint32_t index = 0; index < stream_count; ++index) {
+      streams_.push_back(engine_.add_stream(
+          DeviceId{0}, index == 0 ? StreamKind::kLegacy : StreamKind::kNonBlocking));
+    }
+    for (std::uint64_t index = 0; index < region_count; ++index) {
+      const Address begin = (index + 1) * kBlockBytes;
+      engine_.allocate(thread_, {begin, begin + kBlockBytes}, MemoryKind::kDevice, streams_[0]);
+    }
+    region_count_ = region_count;
+  }
+
+  // Each stream reads and writes regions of its own, in an order that caches cannot guess.
+  void launch(std::uint64_t count) {
+    const std::uint64_t streams = streams_.size();
+    for (std::uint64_t index = 0; index < count; ++index) {
+      state_ = state_ * 6364136223846793005ull + 1442695040888963407ull;
+      const std::uint64_t stream = index % streams;
+      const std::uint64_t per_stream = region_count_ / streams;
+      const std::uint64_t read = stream * per_stream + (state_ >> 33) % per_stream;
+      const std::uint64_t written = stream * per_stream + (state_ >> 13) % per_stream;
+      const Access accesses[] = {{region(read), AccessKind::kRead, kNoAllocation},
+                                 {region(written), AccessKind::kWrite, kNoAllocation}};
+      engine_.launch(thread_, streams_[stream], accesses, {LabelId{1}, SiteId{2}});
+      if (index % 64 == 63) {
+        engine_.record_event(thread_, EventId{1}, streams_[stream]);
+        engine_.wait_event(thread_, streams_[(stream + 1) % streams], EventId{1});
+      }
+    }
+  }
+
+  Engine& engine() { return engine_; }
+
+ private:
+  static Region region(std::uint64_t index) {
+    return {(index + 1) * kBlockBytes, kBlockBytes, kBlockBytes, 1};
+  }
+
+  Engine engine_;
+  HostThreadId thread_;
+  std::vector<StreamId> streams_;
+  std::uint64_t region_count_ = 0;
+  std::uint64_t state_ = 1;
+};
+
+std::uint64_t argument(int count, char** values, int index, std::uint64_t standard) {
+  return index < count ? std::strtoull(values[index], nullptr, 10) : standard;
+}
+
+}  // namespace
+
+int main(int argument_count, char** arguments) {
+  const auto streams = static_cast<std::uint32_t>(argument(argument_count, arguments, 1, 8));
+  const std::uint64_t regions = argument(argument_count, arguments, 2, 1000);
+  const std::uint64_t launches = argument(argument_count, arguments, 3, 1000000);
+  const std::uint64_t repeats = argument(argument_count, arguments, 4, 7);
+
+  Loop loop(streams, regions);
+  loop.launch(std::max<std::uint64_t>(launches / 10, regions * 4));  // warm-up
+  if (loop.engine().has_races()) {
+    std::puts("the loop races: the benchmark is wrong");
+    return 1;
+  }
+  std::vector<double> runs;
+  for (std::uint64_t repeat = 0; repeat < repeats; ++repeat) {
+    const auto begin = std::chrono::steady_clock::now();
+    loop.launch(launches);
+    const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - begin;
+    runs.push_back(took.count() / static_cast<double>(launches));
+  }
+  std::sort(runs.begin(), runs.end());
+  const EngineCounts counts = loop.engine().counts();
+  std::printf(
+      "%u streams, %llu regions: %.0f ns per launch (median of %llu; %.0f to %.0f); "
+      "cells %zu, entries %zu, ops %llu\n",
+      streams, static_cast<unsigned long long>(regions), runs[runs.size() / 2],
+      static_cast<unsigned long long>(repeats), runs.front(), runs.back(), counts.cells,
+      counts.entries, static_cast<unsigned long long>(counts.ops));
+  return 0;
+}
