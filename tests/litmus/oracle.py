@@ -1,14 +1,18 @@
 """What races in a litmus program, worked out the slow and obvious way.
 
 Every event becomes a node, every rule of FORMAT.md an edge; the transitive closure is a bit mask
-per node and a region a bit mask of its bytes. It shares no code with the product, not even the parser.
+per node and a region a bit mask of its bytes. It shares no code with the product, not even the
+parser.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
+
+from tests.litmus.oracle_memory import Block, Blocks
+from tests.litmus.oracle_order import OrderGraph
 
 
 class Pair(NamedTuple):
@@ -18,26 +22,6 @@ class Pair(NamedTuple):
     domain: str
     first: str
     second: str
-
-
-@dataclass
-class Block:
-    """A block: `base` is its first byte in its arena."""
-
-    serial: int
-    arena: int
-    base: int
-    size: int
-    kind: str
-    device: int = 0
-    owner: int | None = None
-    recorded: list[int] = field(default_factory=list)
-    freed: str | None = None
-    events: list[int] = field(default_factory=list)  # nodes left by record_stream at its free
-
-    def mask(self, begin: int, end: int) -> int:
-        """Bytes [begin, end) of the block, as bits of its arena."""
-        return ((1 << (end - begin)) - 1) << (self.base + begin)
 
 
 @dataclass
@@ -64,26 +48,17 @@ class Step:
     after: list[int]
 
 
-class Oracle:
+class Oracle(OrderGraph, Blocks):
     """Runs one program; `races` and `ordered_by_nccl` are the exact sets afterwards."""
 
     def __init__(self, lines: list[str]) -> None:
-        self.before: list[int] = []  # node -> nodes before it, by rules 1 to 8
-        self.before9: list[int] = []  # the same with rule 9
-        self.host: dict[str, list[int]] = {}  # thread -> newest node
-        self.streams: dict[str, int] = {}
-        self.last: list[list[int]] = []  # stream -> newest node
-        self.flags: list[tuple[str, int]] = []  # stream -> kind, device
-        self.blocks: dict[str, Block] = {}
-        self.all_blocks: list[Block] = []
-        self.views: dict[str, tuple[Block, int, int]] = {}
+        OrderGraph.__init__(self)
+        Blocks.__init__(self)
         self.event_nodes: dict[str, int] = {}
         self.messages: dict[str, int] = {}
-        self.comm_node: dict[str, int] = {}
         self.accesses: list[Access] = []
         self.uses_after_free: set[Pair] = set()
         self.ops = 0
-        self.arenas = 0
         self.capture: list[Step] | None = None
         self.capture_last: dict[str, list[int]] = {}
         self.capture_events: dict[str, list[int]] = {}
@@ -92,92 +67,7 @@ class Oracle:
             self.event(line)
         self.races, self.ordered_by_nccl = self.judge()
 
-    # Nodes and edges ------------------------------------------------------------------------------
-
-    def node(self, preds: list[int], preds9: list[int] | None = None) -> int:
-        """Add a node after `preds`; `preds9` hold by rule 9 only."""
-        mask = mask9 = 0
-        for pred in preds:
-            mask |= self.before[pred] | 1 << pred
-            mask9 |= self.before9[pred] | 1 << pred
-        for pred in preds9 or []:
-            mask9 |= self.before9[pred] | 1 << pred
-        self.before.append(mask)
-        self.before9.append(mask9)
-        return len(self.before) - 1
-
-    def host_node(self, thread: str, preds: list[int]) -> int:
-        """Rule 2: program order of the thread."""
-        added = self.node(self.host.get(thread, []) + preds)
-        self.host[thread] = [added]
-        return added
-
-    def stream(self, name: str) -> int:
-        """Find or create a stream."""
-        if name not in self.streams:
-            self.create(name, "legacy" if name == "s0" else "nonblocking", 0)
-        return self.streams[name]
-
-    def create(self, name: str, kind: str, device: int) -> None:
-        """Declare a stream; the legacy stream of a device is one."""
-        if kind == "legacy" and ("legacy", device) in self.flags:
-            self.streams[name] = self.flags.index(("legacy", device))
-            return
-        self.streams[name] = len(self.last)
-        self.last.append([])
-        self.flags.append((kind, device))
-
-    def blocking_work(self, device: int) -> list[int]:
-        """Newest nodes of the blocking streams of a device."""
-        return [
-            node
-            for stream, flags in enumerate(self.flags)
-            if flags == ("blocking", device)
-            for node in self.last[stream]
-        ]
-
-    def start(self, thread: str, stream: int) -> list[int]:
-        """What an op that is issued now on `stream` comes after: rules 1, 2 and 5."""
-        preds = self.host.get(thread, []) + self.last[stream]
-        kind, device = self.flags[stream]
-        if kind == "legacy":
-            preds = preds + self.blocking_work(device)
-        if kind == "blocking" and ("legacy", device) in self.flags:
-            preds = preds + self.last[self.flags.index(("legacy", device))]
-        return preds
-
-    def device_node(self, thread: str, stream: int, *more: int, comm: str | None = None) -> int:
-        """Add an op of a stream."""
-        preds9 = [self.comm_node[comm]] if comm in self.comm_node else []
-        added = self.node(self.start(thread, stream) + list(more), preds9)
-        self.last[stream] = [added]
-        if comm is not None:
-            self.comm_node[comm] = added
-        return added
-
     # Memory ---------------------------------------------------------------------------------------
-
-    def region(self, text: str) -> list[tuple[Block, int]]:
-        """Return the block and the bytes as bits."""
-        name, _, inside = text.partition("[")
-        if name in self.views:
-            block, base, end = self.views[name]
-        else:
-            block, base = self.blocks[name], 0
-            end = block.size
-        if not inside:
-            return [(block, block.mask(base, end))]
-        bounds, _, rows = inside.rstrip("]").partition(":")
-        low = int(bounds)
-        high_text, _, pattern = rows.partition(":")
-        high = int(high_text)
-        if not pattern:
-            return [(block, block.mask(base + low, base + high))]
-        pitch, width = map(int, pattern.split("/"))
-        mask = 0
-        for row in range(low, high, pitch):
-            mask |= block.mask(base + row, base + max(row, min(row + width, high)))
-        return [(block, mask)]
 
     def touch(
         self,
