@@ -164,3 +164,28 @@ def connectionist_loss(torch: Any) -> Made:
 def bilinear_interpolation(torch: Any) -> Made:
     interpolate = torch.nn.functional.interpolate
     return lambda x: interpolate(x, scale_factor=2, mode="bilinear"), [torch.randn(1, 2, 4, 4)]
+
+
+def _attention(torch: Any, backend: str, inputs: list[Any], bias: bool = False) -> Made:
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    def attend(query: Any, key: Any, value: Any, *mask: Any) -> Any:
+        chosen = getattr(SDPBackend, backend) if query.is_cuda else SDPBackend.MATH
+        with sdpa_kernel(chosen):
+            return torch.nn.functional.scaled_dot_product_attention(
+                query, key, value, *mask, is_causal=not mask, enable_gqa=not mask
+            ).float()
+
+    return attend, [*inputs, torch.randn(2, 4, 13, 13)] if bias else inputs
+
+
+@case(tolerance=4e-3)  # four times the spacing of float16 above 1
+def flash_attention_of_float16_with_shared_keys(torch: Any) -> Made:
+    shapes = ((2, 4, 13, 16), (2, 2, 13, 16), (2, 2, 13, 16))
+    return _attention(torch, "FLASH_ATTENTION", [torch.randn(shape).half() for shape in shapes])
+
+
+@case(tolerance=1e-5)
+def efficient_attention_with_bias(torch: Any) -> Made:
+    inputs = [torch.randn(2, 4, 13, 16) for _ in range(3)]
+    return _attention(torch, "EFFICIENT_ATTENTION", inputs, bias=True)

@@ -4,6 +4,7 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
 
 #include "override_kernel.h"
@@ -33,16 +34,18 @@ void prefer_kernels_with_cpu_twins() {
   context.setUserEnabledCuDNN(false);
 }
 
-void install_override(torch::Library& library, const c10::OperatorHandle& op,
-                      const std::string& name) {
-  auto profile = make_profile(op, name);
-  if (!profile) return;
-  ops().push_back(
-      {name, profile->treatment,
-       profile->cpu_kernel != nullptr && profile->cpu_kernel != &run_registered_cpu_kernel});
+// Never destroyed: unregistering at exit would pull kernels away under running threads.
+torch::Library& leaked_library(c10::DispatchKey key) {
+  return *new torch::Library(torch::Library::IMPL, kNamespace, key, __FILE__, __LINE__);
+}
+
+void install_override(torch::Library& library, const std::string& op_name, OpProfile profile) {
+  const bool has_substitute =
+      profile.cpu_kernel != nullptr && profile.cpu_kernel != &run_registered_cpu_kernel;
+  ops().push_back({profile.name, profile.treatment, has_substitute});
   auto kernel =
-      std::make_unique<OverrideKernel>(std::make_shared<const OpProfile>(*std::move(profile)));
-  library.impl(name.substr(sizeof(kPrefix) - 1).c_str(),
+      std::make_unique<OverrideKernel>(std::make_shared<const OpProfile>(std::move(profile)));
+  library.impl(op_name.substr(sizeof(kPrefix) - 1).c_str(),
                torch::CppFunction::makeFromBoxedKernel(
                    c10::BoxedKernel::makeFromFunctor(std::move(kernel))));
 }
@@ -55,13 +58,21 @@ void install() {
               "streamguard: values need the virtual GPU, whose libraries this process has not "
               "loaded. Start it with STREAMGUARD_VGPU=N.");
   prefer_kernels_with_cpu_twins();
-  // Never destroyed: unregistering at exit would pull kernels away under running threads.
-  auto* const library = new torch::Library(torch::Library::IMPL, kNamespace, c10::DispatchKey::CUDA,
-                                           __FILE__, __LINE__);
-  for (const auto& name : c10::Dispatcher::singleton().getAllOpNames()) {
-    if (!name.name.starts_with(kPrefix)) continue;
-    const auto op = c10::Dispatcher::singleton().findSchema(name);
-    if (op) install_override(*library, *op, full_name(name));
+  torch::Library& dense = leaked_library(c10::DispatchKey::CUDA);
+  const std::array sparse_keys{c10::DispatchKey::SparseCUDA, c10::DispatchKey::SparseCsrCUDA};
+  const std::array sparse_libraries{&leaked_library(sparse_keys[0]),
+                                    &leaked_library(sparse_keys[1])};
+  for (const auto& operator_name : c10::Dispatcher::singleton().getAllOpNames()) {
+    if (!operator_name.name.starts_with(kPrefix)) continue;
+    const auto op = c10::Dispatcher::singleton().findSchema(operator_name);
+    if (!op) continue;
+    const std::string name = full_name(operator_name);
+    if (auto profile = make_profile(*op, name)) install_override(dense, name, *std::move(profile));
+    for (std::size_t index = 0; index < sparse_keys.size(); ++index) {
+      if (auto profile = make_sparse_profile(*op, name, sparse_keys[index])) {
+        install_override(*sparse_libraries[index], name, *std::move(profile));
+      }
+    }
   }
   std::sort(ops().begin(), ops().end(), [](const InstalledOp& left, const InstalledOp& right) {
     return left.name < right.name;

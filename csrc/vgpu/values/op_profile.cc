@@ -43,6 +43,8 @@ Treatment choose_treatment(const c10::OperatorHandle& op, const OpProfile& profi
   if (name == "aten::copy_") return Treatment::kCopy;
   if (is_made_of_ops(name)) return Treatment::kMadeOfOps;
   if (profile.cpu_kernel == nullptr) return Treatment::kNotComputed;
+  // Ours return tensors; what else the op returns comes from the previous kernel.
+  if (profile.cpu_kernel != &run_registered_cpu_kernel) return Treatment::kTwin;
   if (needs_values_at_issue(name)) return Treatment::kAtIssue;
   if (returns_non_tensor(op.schema())) return Treatment::kAtIssue;
   if (!profile.may_take_masks &&
@@ -93,6 +95,18 @@ const char* to_string(Treatment treatment) {
       return "not computed";
   }
   return "";
+}
+
+std::optional<OpProfile> make_sparse_profile(const c10::OperatorHandle& op, const std::string& name,
+                                             c10::DispatchKey key) {
+  const std::string_view base_name(op.operator_name().name);
+  if (!has_sparse_kernel(base_name) || !op.hasKernelForDispatchKey(key)) return std::nullopt;
+  OpProfile profile;
+  profile.name = name + " (sparse)";
+  profile.treatment = Treatment::kNotComputed;
+  describe_arguments(op.schema(), profile);
+  profile.previous = op.getComputedKernelForDispatchKey(key).kernelFunction();
+  return profile;
 }
 
 std::optional<OpProfile> make_profile(const c10::OperatorHandle& op, const std::string& name) {

@@ -45,6 +45,11 @@ struct OpProfile {
   c10::KernelFunction previous;  // the kernel that was registered for CUDA before ours
 };
 
+// For an operator given sparse tensors (`key` is SparseCUDA or SparseCsrCUDA): values of its own
+// kernel are not computed. Nothing where it has none. The name ends in " (sparse)".
+std::optional<OpProfile> make_sparse_profile(const c10::OperatorHandle& op, const std::string& name,
+                                             c10::DispatchKey key);
+
 // Nothing for an operator that has no kernel on the device or touches no element.
 std::optional<OpProfile> make_profile(const c10::OperatorHandle& op, const std::string& name);
 

@@ -91,6 +91,36 @@ constexpr std::array kDryRunPrefixes = {
 
 constexpr std::array kMadeOfOpsPrefixes = {"aten::_to_sparse"sv, "aten::_nested"sv};
 
+constexpr std::array kSparseKernels = {
+    "aten::_coalesce"sv,
+    "aten::_sparse_csr_prod"sv,
+    "aten::_sparse_csr_sum"sv,
+    "aten::_sparse_log_softmax"sv,
+    "aten::_sparse_log_softmax_backward_data"sv,
+    "aten::_sparse_mask_projection"sv,
+    "aten::_sparse_softmax"sv,
+    "aten::_sparse_softmax_backward_data"sv,
+    "aten::_sparse_sparse_matmul"sv,
+    "aten::_sparse_sum_backward"sv,
+    "aten::_spsolve"sv,
+    "aten::add"sv,
+    "aten::add_"sv,
+    "aten::addmm"sv,
+    "aten::addmm_"sv,
+    "aten::addmv"sv,
+    "aten::baddbmm"sv,
+    "aten::bmm"sv,
+    "aten::hspmm"sv,
+    "aten::mm"sv,
+    "aten::mul"sv,
+    "aten::mul_"sv,
+    "aten::mv"sv,
+    "aten::sparse_mask"sv,
+    "aten::sparse_sampled_addmm"sv,
+    "aten::sspaddmm"sv,
+    "aten::triangular_solve"sv,
+};
+
 }  // namespace
 
 bool is_metadata_op(std::string_view name) { return is_in(kMetadata, name); }
@@ -106,5 +136,7 @@ bool allocates_by_dry_run(std::string_view name) {
 }
 
 bool is_made_of_ops(std::string_view name) { return starts_with_one_of(kMadeOfOpsPrefixes, name); }
+
+bool has_sparse_kernel(std::string_view base_name) { return is_in(kSparseKernels, base_name); }
 
 }  // namespace streamguard::values

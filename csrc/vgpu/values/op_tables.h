@@ -22,4 +22,8 @@ bool allocates_by_dry_run(std::string_view name);
 // The kernel is itself a sequence of dispatched ops, each with its own twin.
 bool is_made_of_ops(std::string_view name);
 
+// Given sparse tensors it launches kernels of its own; the other operators on sparse tensors are
+// made of dense ops on their indices and values. `base_name` has no overload.
+bool has_sparse_kernel(std::string_view base_name);
+
 }  // namespace streamguard::values

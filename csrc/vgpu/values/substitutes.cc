@@ -9,7 +9,7 @@ namespace {
 
 using std::literals::operator""sv;
 
-constexpr std::array<std::pair<std::string_view, CpuKernel>, 32> kSubstitutes{{
+constexpr std::array<std::pair<std::string_view, CpuKernel>, 36> kSubstitutes{{
     {"aten::native_layer_norm_backward"sv, &layer_norm_backward},
     {"aten::native_group_norm_backward"sv, &group_norm_backward},
     {"aten::native_batch_norm_backward"sv, &batch_norm_backward},
@@ -42,6 +42,10 @@ constexpr std::array<std::pair<std::string_view, CpuKernel>, 32> kSubstitutes{{
     {"aten::batch_norm_elemt.out"sv, &batch_norm_elemt},
     {"aten::batch_norm_backward_reduce"sv, &batch_norm_backward_reduce},
     {"aten::batch_norm_backward_elemt"sv, &batch_norm_backward_elemt},
+    {"aten::_scaled_dot_product_flash_attention"sv, &flash_attention},
+    {"aten::_scaled_dot_product_flash_attention_backward"sv, &flash_attention_backward},
+    {"aten::_scaled_dot_product_efficient_attention"sv, &efficient_attention},
+    {"aten::_scaled_dot_product_efficient_attention_backward"sv, &efficient_attention_backward},
 }};
 
 }  // namespace

@@ -39,6 +39,12 @@ void lstm_cell_backward(CpuCall& call);
 void gru_cell(CpuCall& call);
 void gru_cell_backward(CpuCall& call);
 
+// Fused attention, without dropout.
+void flash_attention(CpuCall& call);
+void flash_attention_backward(CpuCall& call);
+void efficient_attention(CpuCall& call);
+void efficient_attention_backward(CpuCall& call);
+
 // Parts of synchronised batch normalisation.
 void batch_norm_stats(CpuCall& call);
 void batch_norm_gather_stats_with_counts(CpuCall& call);
