@@ -115,7 +115,7 @@ class Program:
 
     def check(self, outcome: _core.WaitOutcome, event: str, line: int) -> None:
         """Refuse what CUDA refuses: an event that crosses the border of a capture."""
-        if outcome is _core.WaitOutcome.CROSSES_CAPTURE:
+        if outcome == _core.WaitOutcome.CROSSES_CAPTURE:
             raise StatementError(
                 line, f"event {event!r} is recorded and waited on different sides of a capture"
             )

@@ -88,7 +88,7 @@ def explain(program: Program, races: Sequence[_core.Race]) -> list[str]:
 def _missing_order(program: Program, race: _core.Race) -> str:
     first = program.labels.key(race.first.label)
     second = program.labels.key(race.second.label)
-    if race.kind is _core.RaceKind.UAF:
+    if race.kind == _core.RaceKind.UAF:
         return f"{second}: issued after {first}"
     missing = race.missing
     where = f"{_place(program, race.second)} knows {_place(program, race.first)}"

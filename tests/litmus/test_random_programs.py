@@ -88,7 +88,7 @@ def races_by_op(seed: int, history: _core.History) -> dict[RaceKey, _core.Race]:
     """Every race of one program by op and kind of both sides."""
     program = Program(parsed(random_program(seed)), history=history)
     program.run()
-    races = [race for race in program.engine.take_races() if race.kind is not _core.RaceKind.UAF]
+    races = [race for race in program.engine.take_races() if race.kind != _core.RaceKind.UAF]
     return {
         (race.first.op, race.first.kind.name, race.second.op, race.second.kind.name): race
         for race in races
