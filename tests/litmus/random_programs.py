@@ -175,7 +175,7 @@ class _Writer:
         )
 
     def graph(self) -> None:
-        """Capture a graph whose forks are all joined, launch it later."""
+        """Capture a graph whose forks are all joined; its events never leave it."""
         name = self.name("g")
         self.write(f"graph_begin {name}")
         open_branches = ["cap"]
@@ -187,9 +187,9 @@ class _Writer:
                     self.write(f"wait_stream {forked} {branch}")
                     open_branches.append(forked)
                 case 1:
-                    self.write(f"record x{self.rng.randrange(2)} {branch}")
+                    self.write(f"record {name}x{self.rng.randrange(2)} {branch}")
                 case 2:
-                    self.write(f"wait {branch} x{self.rng.randrange(2)}")
+                    self.write(f"wait {branch} {name}x{self.rng.randrange(2)}")
                 case 3:
                     self.copy(branch)
                 case 4:
@@ -197,8 +197,8 @@ class _Writer:
                 case _:
                     self.access(branch)
         for branch in reversed(open_branches[1:]):
-            self.write(f"record x9 {branch}")
-            self.write("wait cap x9")
+            self.write(f"record {name}x9 {branch}")
+            self.write(f"wait cap {name}x9")
         if self.rng.random() < 0.5:
             self.access("cap")
         self.write(f"graph_end {name}")
