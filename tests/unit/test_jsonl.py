@@ -98,6 +98,16 @@ def test_what_was_appended_is_in_the_file_without_a_close(tmp_path: Path) -> Non
     file.close()
 
 
+def test_a_file_that_is_there_is_not_emptied(tmp_path: Path) -> None:
+    """Process ids come again: the records of an earlier run are never lost."""
+    for count in (1, 2):
+        file = RankFile(tmp_path, rank=0, pid=77)
+        file.append(start(count))
+        file.close()
+
+    assert len((tmp_path / "rank-0-77.jsonl").read_text().splitlines()) == 2
+
+
 @pytest.mark.parametrize(
     ("line", "reason"),
     [

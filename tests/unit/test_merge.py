@@ -113,6 +113,15 @@ def test_checked_nothing_is_judged_over_all_ranks() -> None:
     assert merge_ranks([idle, busy]).status == "clean"
 
 
+def test_a_killed_rank_with_a_finding_checked_something() -> None:
+    """Without its summary the number of ops is unknown, but the race was seen."""
+    killed = rank_findings(findings=[build_finding(finding())], has_summary=False)
+
+    report = merge_ranks([killed])
+
+    assert (report.status, report.checked_nothing) == ("races", False)
+
+
 def test_misuses_do_not_make_races() -> None:
     """SG1xx never changes the verdict; the same one on two ranks is one with counts."""
     frame = (Frame("/job/a.py", 3, "f"),)
@@ -132,8 +141,8 @@ def test_misuses_do_not_make_races() -> None:
 def test_rows_of_the_access_table_join_bytes_steps_and_ranks() -> None:
     """Many parameters copied into one bucket make one row."""
     accesses = [
-        build_watched(watched(offset=[0, 64], step=3, count=1)),
-        build_watched(watched(offset=[64, 128], step=1, count=2)),
+        build_watched(watched(offset=[64, 128], step=3, count=1)),
+        build_watched(watched(offset=[0, 64], step=1, count=2)),
     ]
     ranks = [rank_findings(rank, world_size=2, accesses=accesses) for rank in (0, 1)]
 
