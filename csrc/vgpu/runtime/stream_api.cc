@@ -153,6 +153,7 @@ VGPU_API cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event_
   return with_stream(handle, [&](Lock& lock, Stream& stream) {
     auto* event = reinterpret_cast<Event*>(event_handle);
     if (runtime().events.count(event) == 0) return cudaErrorInvalidResourceHandle;
+    runtime().streams.note_use(stream);
     log_line("wait stream=%d event=%p", stream.index, static_cast<void*>(event));
     if (stream.is_capturing() && (flags & cudaEventWaitExternal) != 0) {
       stream.capture.graph->external_waits.push_back(event);
