@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+from functools import cache
 from typing import Any
 
 import pytest
@@ -21,7 +22,8 @@ def _free_port() -> str:
         return str(probe.getsockname()[1])
 
 
-def _train(model: str, schedule: str) -> dict[str, Any]:
+@cache
+def _train(schedule: str) -> dict[str, Any]:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("STREAMGUARD")} | {
         "STREAMGUARD_VGPU_SCHEDULE": schedule,
         "OMP_NUM_THREADS": "1",
@@ -31,7 +33,7 @@ def _train(model: str, schedule: str) -> dict[str, Any]:
     }
     ranks = [
         subprocess.Popen(
-            [sys.executable, "-m", "tests.vgpu.values_two_ranks", model],
+            [sys.executable, "-m", "tests.vgpu.values_two_ranks"],
             env=environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -48,7 +50,7 @@ def _train(model: str, schedule: str) -> dict[str, Any]:
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_ddp_trains_as_one_process(schedule: str) -> None:
     """Losses and parameters are bit-equal: a mean over two ranks rounds the same in any order."""
-    outcome = _train("plain", schedule)
+    outcome = _train(schedule)["plain"]
 
     assert outcome["single"] == outcome["parallel"]
 
@@ -56,6 +58,6 @@ def test_ddp_trains_as_one_process(schedule: str) -> None:
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_synchronised_batch_norm_uses_both_ranks_batches(schedule: str) -> None:
     """Losses, parameters and running statistics agree with one batch norm over both batches."""
-    outcome = _train("normalised", schedule)
+    outcome = _train(schedule)["normalised"]
 
     assert outcome["parallel"] == pytest.approx(outcome["single"], rel=1e-4, abs=1e-5)

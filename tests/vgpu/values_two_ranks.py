@@ -1,14 +1,13 @@
 """Data-parallel training on two ranks; each rank is a process on the virtual GPU.
 
-`python -m tests.vgpu.values_two_ranks MODEL` prints, from rank 0, one JSON object with its losses
-and parameters, and those of the same training in one process on the CPU.
+`python -m tests.vgpu.values_two_ranks` prints, from rank 0, one JSON object: for each model its
+losses and parameters, and those of the same training in one process on the CPU.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -106,11 +105,14 @@ def main() -> None:
     rank = int(os.environ["RANK"])
     torch.cuda.set_device(rank)
     torch.distributed.init_process_group("nccl", device_id=torch.device("cuda", rank))
-    make = MODELS[sys.argv[1]]
-    parallel = list(train_on_two_ranks(make, rank))
+    outcome = {}
+    for name, make in MODELS.items():
+        parallel = list(train_on_two_ranks(make, rank))
+        single = list(train_in_one_process(make)) if rank == 0 else []
+        outcome[name] = {"parallel": parallel, "single": single}
     torch.distributed.destroy_process_group()
     if rank == 0:
-        print(json.dumps({"parallel": parallel, "single": list(train_in_one_process(make))}))
+        print(json.dumps(outcome))
 
 
 if __name__ == "__main__":
