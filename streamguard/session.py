@@ -14,7 +14,7 @@ from types import TracebackType
 from streamguard.config import Stacks
 from streamguard.errors import UsageError
 from streamguard.identity import rank_start
-from streamguard.report.build import build_coverage, build_finding, build_watched
+from streamguard.report.build import build_coverage, build_finding, build_watched, keep_names
 from streamguard.report.merge import merge_ranks
 from streamguard.report.model import (
     Coverage,
@@ -43,7 +43,7 @@ class Session:
         stacks: How many Python frames are kept with each op.
         accesses: Patterns of region names; accesses to regions named while it is open are listed.
         on_finding: Called for every new distinct finding, from the thread that made the second
-            access, while that access is being issued.
+            access, while that access is being issued; again when more of its names are known.
     """
 
     def __init__(
@@ -63,6 +63,8 @@ class Session:
         self._result: tuple[tuple[Finding, ...], Coverage, tuple[WatchedAccess, ...]] | None = None
         self._is_open = False
         self._step = 0
+        self._named: dict[int, Finding] = {}
+        self._unnamed_ids: list[int] = []
 
     def start(self) -> None:
         """Begin to watch; torch must be imported.
@@ -78,6 +80,8 @@ class Session:
 
         self._result = None
         self._step = 0
+        self._named = {}
+        self._unnamed_ids = []
         self._outer = _current
         if self._outer is None:
             self._undo = hooks.install(stacks=self._stacks, sink=self._sink)
@@ -158,7 +162,7 @@ class Session:
         hooks.flush()
         findings = []
         for raw in hooks.findings():
-            finding = _annotated(raw)
+            finding = _outermost(self)._with_names(_annotated(raw))
             count = finding.count - self._counts_before.get(finding.id, 0)
             if count > 0:
                 findings.append(replace(finding, count=count))
@@ -166,11 +170,30 @@ class Session:
         return tuple(findings), coverage, tuple(build_watched(raw) for raw in hooks.watched())
 
     def _sink(self, finding_id: int) -> None:
-        if self._on_finding is None:
-            return
+        self._unnamed_ids.append(finding_id)
+        self._read_anew(finding_id)
+
+    def _read_anew(self, finding_id: int) -> None:
+        """Read one finding with the names it has now, and keep those."""
         from streamguard import hooks
 
-        self._on_finding(_annotated(hooks.finding(finding_id)))
+        finding = self._with_names(_annotated(hooks.finding(finding_id)))
+        self._named[finding_id] = finding
+        if self._on_finding is not None:
+            self._on_finding(finding)
+
+    def _with_names(self, finding: Finding) -> Finding:
+        earlier = self._named.get(finding.id)
+        return finding if earlier is None else keep_names(finding, earlier)
+
+    def _names_have_come(self) -> None:
+        """Read findings again that were made before the newest names were given.
+
+        What a kernel writes is often named right after it was issued, and forgotten with its block.
+        """
+        waiting, self._unnamed_ids = self._unnamed_ids, []
+        for finding_id in waiting:
+            self._read_anew(finding_id)
 
 
 def current() -> Session | None:
@@ -214,6 +237,7 @@ def name_region(
     patterns = [_brackets_literal(pattern) for pattern in _current.patterns()]
     if any(fnmatchcase(text, pattern) for text in (name, *aliases) for pattern in patterns):
         hooks.watch(begin, end, name)
+    _outermost(_current)._names_have_come()
 
 
 def name_stream(device: int, handle: int, name: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from streamguard.report.frames import own_line, short_file
 from streamguard.report.model import MergedAccess, OrderedAfter, Report
-from streamguard.report.wording import edge_text, is_ordered, number_list, plural
+from streamguard.report.wording import edge_kind, edge_text, is_ordered, number_list, plural
 
 
 def access_lines(report: Report, *, base: str) -> Iterator[str]:
@@ -34,7 +34,15 @@ def _row_lines(row: MergedAccess, base: str) -> Iterator[str]:
         f"[{access.begin}, {access.end}), {plural(access.count, 'time')} on {ranks}{step}{where}"
     )
     for earlier in access.ordered_after:
-        yield f"      {_order_text(earlier)}"
+        if not _is_stream_order(earlier):
+            yield f"      {_order_text(earlier)}"
+    own = [earlier.op for earlier in access.ordered_after if _is_stream_order(earlier)]
+    if own:
+        yield f"      after what its own stream did before: {', '.join(dict.fromkeys(own))}"
+
+
+def _is_stream_order(earlier: OrderedAfter) -> bool:
+    return edge_kind(earlier.edge) == "stream_order"
 
 
 def _order_text(earlier: OrderedAfter) -> str:

@@ -26,6 +26,27 @@ def build_finding(
     return replace(finding, repair=repair_lines(finding), suppression=suppression_key(finding))
 
 
+def keep_names(newer: Finding, older: Finding) -> Finding:
+    """The newer reading of a finding, with names of the older one where it has none.
+
+    Names end with the memory they stand for, so a finding is named best soon after it was made.
+    """
+    known = newer.known or older.known
+    overlap = replace(
+        newer.overlap,
+        names_first=newer.overlap.names_first or older.overlap.names_first,
+        names_second=newer.overlap.names_second or older.overlap.names_second,
+    )
+    named = replace(
+        newer,
+        first=replace(newer.first, names=newer.first.names or older.first.names),
+        second=replace(newer.second, names=newer.second.names or older.second.names),
+        overlap=overlap,
+        known=known,
+    )
+    return replace(named, repair=repair_lines(named))
+
+
 def build_watched(raw: Mapping[str, object]) -> WatchedAccess:
     """Make an access of a listed region out of a raw one."""
     return decode_watched(raw)

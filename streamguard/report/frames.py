@@ -8,8 +8,6 @@ from pathlib import PurePath
 
 from streamguard.report.model import Frame
 
-SHOWN_FRAMES = 8
-
 _INTERNAL = re.compile(
     r"(?:^|/)(?:site|dist)-packages/(?:torch|pluggy|_pytest|pytest|streamguard)/"
     r"|(?:^|/)lib/python3\.\d+/(?!(?:site|dist)-packages/)"
@@ -37,8 +35,7 @@ def fold(frames: tuple[Frame, ...]) -> ShownFrames:
     own = tuple(frame for frame in frames if not is_internal(frame))
     if not own:
         own = frames[-1:]
-    shown = own[:SHOWN_FRAMES]
-    return ShownFrames(shown, len(frames) - len(shown))
+    return ShownFrames(own, len(frames) - len(own))
 
 
 def own_line(frames: tuple[Frame, ...]) -> Frame | None:

@@ -17,6 +17,7 @@ from streamguard.report.model import (
     MergedFinding,
     MergedMisuse,
     Misuse,
+    OrderedAfter,
     RankFindings,
     Report,
     WatchedAccess,
@@ -177,13 +178,17 @@ def _merge_misuses(processes: Sequence[RankFindings]) -> tuple[MergedMisuse, ...
 
 
 def _merge_accesses(processes: Sequence[RankFindings]) -> tuple[MergedAccess, ...]:
-    """Join accesses of one name that differ only in bytes, step and rank."""
+    """Join accesses of one name that differ only in bytes, step, order and rank.
+
+    The joined row keeps every way in which earlier accesses were ordered, or were not.
+    """
     merged: dict[tuple[object, ...], tuple[WatchedAccess, set[int]]] = {}
     for process in processes:
         for access in process.accesses:
             key = _watched_key(access)
             if key not in merged:
-                merged[key] = (access, {process.start.rank})
+                orders = _distinct_orders(access.ordered_after)
+                merged[key] = (replace(access, ordered_after=orders), {process.start.rank})
                 continue
             earlier, ranks = merged[key]
             steps = [step for step in (earlier.step, access.step) if step is not None]
@@ -193,6 +198,7 @@ def _merge_accesses(processes: Sequence[RankFindings]) -> tuple[MergedAccess, ..
                 end=max(earlier.end, access.end),
                 count=earlier.count + access.count,
                 step=min(steps, default=None),
+                ordered_after=_distinct_orders((*earlier.ordered_after, *access.ordered_after)),
             )
             merged[key] = (joined, ranks | {process.start.rank})
     rows = [MergedAccess(access, tuple(sorted(ranks))) for access, ranks in merged.values()]
@@ -206,8 +212,13 @@ def _watched_key(access: WatchedAccess) -> tuple[object, ...]:
         access.kind,
         _DEVICE.sub("", access.stream),
         _line_key(access.frames),
-        tuple(
-            (earlier.op, earlier.kind, _DEVICE.sub("", earlier.stream), earlier.edge.kind)
-            for earlier in access.ordered_after
-        ),
     )
+
+
+def _distinct_orders(orders: Iterable[OrderedAfter]) -> tuple[OrderedAfter, ...]:
+    """The first of each kind: same op, access, stream and kind of edge."""
+    distinct: dict[tuple[str, str, str, str], OrderedAfter] = {}
+    for order in orders:
+        stream = _DEVICE.sub("", order.stream)
+        distinct.setdefault((order.op, order.kind, stream, order.edge.kind), order)
+    return tuple(distinct.values())

@@ -17,6 +17,7 @@ from streamguard.report.model import (
     MergedFinding,
     MergedMisuse,
     MissingOrder,
+    Overlap,
     Report,
 )
 from streamguard.report.wording import (
@@ -79,13 +80,7 @@ def finding_lines(merged: MergedFinding, *, base: str) -> Iterator[str]:
     yield f"{finding.code} {title(finding.code)}: {_sentence(finding)}"
     yield from _access_lines("first", first, base)
     yield from _access_lines("second", second, base)
-    overlap = finding.overlap
-    named = [named_bytes_text(overlap.names_first)]
-    if overlap.names_second != overlap.names_first:
-        named.append(named_bytes_text(overlap.names_second))
-    names = "; the second calls it ".join(text for text in named if text)
-    size = bytes_text(overlap.end - overlap.begin)
-    yield f"  overlap   {size}{': ' if names else ''}{names}"
+    yield from _labelled("overlap", _overlap_lines(finding.overlap))
     if finding.domain != "lifetime":
         yield from _missing_lines(finding.missing, first, second)
     yield from _labelled("repair", finding.repair)
@@ -136,6 +131,14 @@ def _frame_lines(frames: tuple[Frame, ...], base: str) -> Iterator[str]:
 def frame_text(frame: Frame, *, base: str) -> str:
     """One frame as file, line and function."""
     return f"{short_file(frame.file, base=base)}:{frame.line} in {frame.function}"
+
+
+def _overlap_lines(overlap: Overlap) -> Iterator[str]:
+    size = bytes_text(overlap.end - overlap.begin)
+    names = named_bytes_text(overlap.names_first)
+    yield f"{size}: {names}" if names else size
+    if overlap.names_second and overlap.names_second != overlap.names_first:
+        yield f"called by the second: {named_bytes_text(overlap.names_second)}"
 
 
 def _missing_lines(missing: MissingOrder, first: Access, second: Access) -> Iterator[str]:

@@ -68,7 +68,8 @@ def named_bytes_text(names: Sequence[NamedBytes]) -> str:
     shown = [f"{item.name} bytes [{item.begin}, {item.end})" for item in names[:_SHOWN_NAMES]]
     if len(names) > _SHOWN_NAMES:
         shown.append(f"{len(names) - _SHOWN_NAMES} more")
-    return ", ".join(shown)
+    # Names hold commas, such as "ipg_buffer[0], gradient of layers.3.weight".
+    return "; ".join(shown)
 
 
 def edge_text(edge: Edge) -> str:

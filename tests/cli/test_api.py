@@ -136,6 +136,29 @@ print(json.dumps([
     assert ["bucket.buffer[0]", "read", "aten::mul", "default stream (device 0)", 0, 64] in names
 
 
+def test_names_outlive_the_memory_they_stand_for(tmp_path: Path) -> None:
+    """A finding is named when it is made or right after it, not when it is printed."""
+    body = """
+def race_on(block, name):
+    with torch.cuda.stream(side_stream):
+        block.add_(1)
+    block.mul_(2)
+    session.name_region(block.data_ptr(), block.data_ptr() + 1024, name, since_op=0)
+    torch.cuda.synchronize()
+
+with streamguard.watch() as watching:
+    block = torch.zeros(256, device="cuda")
+    torch.cuda.synchronize()
+    race_on(block, "bucket")
+    del block
+    torch.cuda.empty_cache()
+(race,) = watching.findings()
+print(json.dumps([item.name for item in (*race.first.names, *race.second.names)]))
+"""
+
+    assert _run(tmp_path, body) == ["bucket", "bucket"]
+
+
 def test_an_annotator_adds_what_it_knows(tmp_path: Path) -> None:
     """Its fields become part of the finding; after undo they do not."""
     body = """
@@ -143,9 +166,11 @@ known = {"id": "x-1", "title": "known", "upstream": ["PR 1"]}
 undo = session.add_annotator(lambda raw: {"known": known} if raw["code"] == "SG001" else {})
 with streamguard.watch() as watching:
     race()
-    (before,) = watching.findings()
-    undo()
-    (after,) = watching.findings()
+(before,) = watching.findings()
+undo()
+with streamguard.watch() as watching:
+    race()
+(after,) = watching.findings()
 print(json.dumps([before.known.id, after.known]))
 """
 

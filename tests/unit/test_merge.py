@@ -155,17 +155,17 @@ def test_rows_of_the_access_table_join_bytes_steps_and_ranks() -> None:
     assert rows == [(0, 128, 6, 1, (0, 1))]
 
 
-def test_a_row_with_another_order_stays_apart() -> None:
-    """An unordered pair is never hidden behind an ordered one of the same op."""
+def test_a_row_keeps_every_way_in_which_pairs_were_ordered() -> None:
+    """An unordered pair is never hidden behind an ordered one of the same op; repeats are one."""
     unordered = watched()
     earlier = dict(unordered["ordered_after"][0], edge={"kind": "none"})
     unordered = {**unordered, "ordered_after": [earlier]}
-    rank = rank_findings(accesses=[build_watched(watched()), build_watched(unordered)])
+    accesses = [build_watched(raw) for raw in (watched(), unordered, watched(), unordered)]
 
-    report = merge_ranks([rank])
+    (row,) = merge_ranks([rank_findings(accesses=accesses)]).accesses
 
-    kinds = [row.access.ordered_after[0].edge.kind for row in report.accesses]
-    assert kinds == ["event_wait", "none"]
+    assert [earlier.edge.kind for earlier in row.access.ordered_after] == ["event_wait", "none"]
+    assert row.access.count == 8
 
 
 def test_a_directory_is_read_with_notes_on_damage(tmp_path: Path) -> None:

@@ -196,7 +196,13 @@ def test_a_job_of_several_ranks() -> None:
             "access": "write",
             "stream": "default stream (device 0)",
             "edge": {"kind": "none"},
-        }
+        },
+        {
+            "op": "aten::div_",
+            "access": "write",
+            "stream": "reduction_stream",
+            "edge": {"kind": "stream_order"},
+        },
     ]
     misuse = Misuse(1, "SG101", 2, 0, "a block was freed early", (Frame("/job/a.py", 3, "f"),))
     ranks = [
