@@ -95,7 +95,10 @@ def _become_root(config: Config) -> None:
 
 def _report_if_nobody_did(root_pid: int) -> None:
     """In a launcher: print what local rank 0 could not, because it was killed or never was."""
-    if os.getpid() != root_pid or "torch" not in sys.modules:
+    if os.getpid() != root_pid:
+        return
+    if "torch" not in sys.modules and not Path(os.environ["STREAMGUARD_OUTPUT"]).is_dir():
+        # Neither this process nor any that it started had to do with torch.
         return
     from streamguard.program import report_if_nobody_did
 

@@ -89,6 +89,8 @@ def _unfinished(
         for rank in read_directory(directory).ranks
         if rank.summary is None
         and _is_on_node(rank.start, start)
+        # A launcher that initialised CUDA is alive as long as we are; it is in no group of ours.
+        and rank.start.world_size == start.world_size
         and rank.start.pid != start.pid
         and is_alive(rank.start.pid)
     ]

@@ -137,6 +137,9 @@ class Program:
         own = found if is_selected else None
         if is_selected:
             self._append_all(found)
+        if found.is_idle and start.world_size == 1 and not self._has_lost_file:
+            # A launcher, or a program that did nothing: the first process prints if nobody does.
+            return
         if start.local_rank == 0 and not self._config.reports_elsewhere:
             print_node_report(start, self._directory, own=own, patterns=self._config.accesses)
         elif self._has_lost_file and own is not None:

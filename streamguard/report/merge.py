@@ -67,7 +67,9 @@ def merge_ranks(
         notes: What makes the report incomplete.
         access_patterns: The patterns whose accesses were asked for.
     """
-    processes = sorted(ranks, key=lambda rank: (rank.start.rank, rank.start.pid))
+    processes = sorted(
+        _without_launchers(list(ranks)), key=lambda rank: (rank.start.rank, rank.start.pid)
+    )
     expected = _expected(processes) if expected_ranks is None else tuple(sorted(expected_ranks))
     reported = {process.start.rank for process in processes}
     problems = [
@@ -89,6 +91,22 @@ def merge_ranks(
         notes=(*notes, *problems),
         access_patterns=tuple(access_patterns),
     )
+
+
+def _without_launchers(processes: Sequence[RankFindings]) -> list[RankFindings]:
+    """Leave out processes that initialised CUDA only to look at it, beside those that worked.
+
+    DeepSpeed's launchers import DeepSpeed, which initialises CUDA; they belong to no group.
+    """
+    is_group_there = any(process.start.world_size > 1 for process in processes)
+    is_work_there = any(not process.is_idle for process in processes)
+
+    def is_launcher(process: RankFindings) -> bool:
+        if process.start.world_size > 1 or not process.is_idle:
+            return False
+        return is_group_there or (is_work_there and process.summary is not None)
+
+    return [process for process in processes if not is_launcher(process)]
 
 
 def _file_order(path: Path) -> tuple[int, int]:

@@ -243,6 +243,12 @@ class RankFindings:
     accesses: tuple[WatchedAccess, ...] = ()
     summary: RankSummary | None = None
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether the process did nothing that was seen, as far as it is known."""
+        ops = 0 if self.summary is None else self.summary.coverage.ops
+        return not (ops or self.findings or self.misuses or self.accesses)
+
 
 @dataclass(frozen=True, slots=True)
 class MergedFinding:

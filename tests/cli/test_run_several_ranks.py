@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.cli.command import clean_environment, run, streamguard, summary
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -152,3 +154,21 @@ def test_an_output_directory_may_be_used_again(tmp_path: Path) -> None:
 
     assert result.returncode == 0, result.stderr
     assert len(list((tmp_path / "out").glob("rank-*.jsonl"))) == 4
+
+
+@pytest.mark.parametrize("is_wrapped", [False, True])
+def test_a_launcher_that_initialises_cuda_is_no_rank(tmp_path: Path, is_wrapped: bool) -> None:
+    """DeepSpeed's launchers do: one report, two ranks, and nobody waits for the launcher."""
+    command = (
+        *("python", str(PROGRAMS / "launcher.py"), "-m", "torch.distributed.run"),
+        *("--nproc-per-node", "2", "--standalone", str(PROGRAMS / "two_streams.py")),
+    )
+    if is_wrapped:
+        result = streamguard("run", "--vgpu", "2", "--", *command, cwd=tmp_path)
+    else:
+        result = run(*command, cwd=tmp_path, environ=clean_environment(**WATCHED))
+
+    assert result.returncode == (66 if is_wrapped else 0), result.stderr
+    assert result.stderr.count("SUMMARY streamguard") == 1
+    assert result.stderr.count("coverage rank 0:") == 1
+    assert summary(result.stderr).startswith("SUMMARY streamguard races=1 misuses=0 ranks=2/2")

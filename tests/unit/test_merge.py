@@ -122,6 +122,27 @@ def test_a_killed_rank_with_a_finding_checked_something() -> None:
     assert (report.status, report.checked_nothing) == ("races", False)
 
 
+def test_a_launcher_that_initialised_cuda_is_no_rank() -> None:
+    """Beside ranks of a group, or beside work, an idle process of no group does not count."""
+    launcher = rank_findings(0, pid=1, ops=0)
+    group = [rank_findings(rank, world_size=2) for rank in (0, 1)]
+    alone = rank_findings(0, pid=2)
+
+    assert [rank.start.pid for rank in merge_ranks([launcher, *group]).ranks] == [1000, 1001]
+    assert [rank.start.pid for rank in merge_ranks([launcher, alone]).ranks] == [2]
+    assert [rank.start.pid for rank in merge_ranks([launcher]).ranks] == [1]
+
+
+def test_an_idle_rank_of_a_group_and_a_killed_program_count() -> None:
+    """Nobody is left out who may have had something to say."""
+    idle = [rank_findings(rank, world_size=2, ops=0) for rank in (0, 1)]
+    killed = rank_findings(0, pid=1, has_summary=False)
+    worked = rank_findings(0, pid=2)
+
+    assert len(merge_ranks(idle).ranks) == 2
+    assert merge_ranks([killed, worked]).died_ranks == (0,)
+
+
 def test_misuses_do_not_make_races() -> None:
     """SG1xx never changes the verdict; the same one on two ranks is one with counts."""
     frame = (Frame("/job/a.py", 3, "f"),)

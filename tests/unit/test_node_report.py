@@ -43,12 +43,13 @@ def test_it_waits_for_a_live_rank_until_its_summary_is_there(tmp_path: Path) -> 
 
 
 def test_it_does_not_wait_for_the_dead_nor_for_others(tmp_path: Path) -> None:
-    """Ranks that are gone, on another host, or of another run are not waited for."""
+    """Ranks that are gone, on another host, of another run, and launchers are not waited for."""
     own = rank_findings(0, world_size=2)
     dead = rank_findings(1, world_size=2, has_summary=False)
     _write(tmp_path, dead)
-    for rank, change in ((2, {"host": "ffffffffffff"}), (3, {"run": "run-0"})):
-        other = rank_findings(rank, has_summary=False)
+    others = ((2, {"host": "ffffffffffff"}), (3, {"run": "run-0"}), (4, {"world_size": 1}))
+    for rank, change in others:
+        other = rank_findings(rank, world_size=2, has_summary=False)
         _write(tmp_path, replace(other, start=replace(other.start, **change)))
     asked: list[int] = []
 
