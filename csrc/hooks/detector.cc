@@ -14,6 +14,8 @@ void Detector::file_results() {
     for (const core::Race& race : state.engine.take_races()) state.findings.add(race, state.step);
     if (state.findings.all().size() != before) has_news_.store(true, std::memory_order_release);
   }
+  // Pairs that only NCCL's own order keeps apart are no findings, but must not pile up.
+  state.counters.ordered_by_nccl += state.engine.take_ordered_by_nccl().size();
   if (!state.watch_log.is_empty()) {
     for (const core::WatchedAccess& access : state.engine.take_watched()) {
       state.watch_log.add(access, state.step);

@@ -25,6 +25,7 @@ struct Counters {
   uint64_t records = 0;
   uint64_t syncs = 0;
   uint64_t truncated_tensors = 0;
+  uint64_t ordered_by_nccl = 0;
 };
 
 /// Everything the detector's mutex guards.

@@ -43,6 +43,28 @@ def test_block_reused_while_another_stream_reads_it_is_reported(tmp_path: Path) 
     assert finding["first"]["allocation"] != finding["second"]["allocation"]
 
 
+def test_later_uses_of_a_block_reused_too_early_are_not_told_again(tmp_path: Path) -> None:
+    """All accesses to the new block race with the old reader; the first of them says it."""
+    program = (
+        reuse_program()
+        + """
+        y.add_(1)
+        total = y.sum()
+        y.mul_(2)
+    """
+    )
+    outcome = run(tmp_path, program)
+
+    assert_only_finding(
+        outcome,
+        code="SG004",
+        kind="WAR",
+        first=Side("aten::sum", "read", "side", "total = x.sum()"),
+        second=Side("aten::fill_", "write", "default", "y.fill_(7)"),
+        size=4096,
+    )
+
+
 def test_block_that_the_allocator_waited_for_is_clean(tmp_path: Path) -> None:
     """With record_stream the allocator hands the block out only when its reader is done."""
     assert_clean(run(tmp_path, reuse_program(before_free="x.record_stream(side)")))
