@@ -4,6 +4,7 @@
 
 #include "../export.h"
 #include "handles.h"
+#include "last_error.h"
 
 using namespace streamguard::vgpu::nccl;
 
@@ -21,7 +22,7 @@ MadeReductions& made_reductions() {
 }
 
 ncclResult_t refuse(const std::string& text) {
-  set_thread_error(text);
+  set_last_error(text);
   return ncclInvalidArgument;
 }
 

@@ -125,7 +125,7 @@ ncclResult_t Communicator::announce() {
   return ncclSuccess;
 }
 
-ncclResult_t Communicator::complete() {
+ncclResult_t Communicator::map_peers() {
   if (const ncclResult_t result = wait_for_all(RankState::kAnnounced); result != ncclSuccess) {
     return result;
   }
@@ -141,6 +141,10 @@ ncclResult_t Communicator::complete() {
     arena.close_descriptor();
   }
   own().state = RankState::kMapped;
+  return ncclSuccess;
+}
+
+ncclResult_t Communicator::complete() {
   if (const ncclResult_t result = wait_for_all(RankState::kMapped); result != ncclSuccess) {
     return result;
   }

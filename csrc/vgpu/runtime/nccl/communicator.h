@@ -32,8 +32,10 @@ class Communicator {
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  // Joining has two halves, so that one thread can join several ranks: announce all, complete all.
+  // Joining has three parts, so that one thread can join several ranks: each part waits for all
+  // ranks' part before it.
   ncclResult_t announce();
+  ncclResult_t map_peers();
   ncclResult_t complete();
 
   // Exchanges (color, key) with all ranks; the new communicator's identity, none for kNcclNoColor.

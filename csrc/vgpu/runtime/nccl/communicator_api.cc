@@ -4,13 +4,14 @@
 
 #include "../export.h"
 #include "handles.h"
+#include "last_error.h"
 
 using namespace streamguard::vgpu::nccl;
 
 namespace {
 
 ncclResult_t refuse(ncclResult_t result, const std::string& text) {
-  set_thread_error(text);
+  set_last_error(text);
   return result;
 }
 
@@ -29,7 +30,7 @@ ncclResult_t join(ncclComm_t* handle, int ranks, const ncclUniqueId& id, int ran
     result = submit_join(communicator);
   }
   if (result != ncclSuccess) {
-    set_thread_error(communicator->failure_text());
+    set_last_error(communicator->failure_text());
     if (*handle != nullptr) withdraw(*handle);
     *handle = nullptr;
   }
@@ -192,6 +193,6 @@ VGPU_API const char* ncclGetErrorString(ncclResult_t result) {
 VGPU_API const char* ncclGetLastError(ncclComm_t comm) {
   thread_local std::string text;
   const std::shared_ptr<Communicator> communicator = find(comm);
-  text = communicator == nullptr ? thread_error() : communicator->failure_text();
+  text = communicator == nullptr ? last_error() : communicator->failure_text();
   return text.c_str();
 }

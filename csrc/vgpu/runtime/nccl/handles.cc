@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "last_error.h"
+
 namespace streamguard::vgpu::nccl {
 namespace {
 
@@ -25,7 +27,6 @@ struct ThreadGroup {
   int depth = 0;
   std::vector<Gathered> gathered;  // by communicator, in order of first call
   std::vector<std::shared_ptr<Communicator>> joins;
-  std::string error;
 };
 thread_local ThreadGroup group;
 
@@ -39,8 +40,13 @@ ncclResult_t flush() {
   group.joins.clear();
   group.gathered.clear();
   for (const auto& communicator : joins) {
+    note(communicator->map_peers());
+    if (result != ncclSuccess) set_last_error(communicator->failure_text());
+  }
+  for (const auto& communicator : joins) {
+    if (result != ncclSuccess) break;
     note(communicator->complete());
-    if (result != ncclSuccess) set_thread_error(communicator->failure_text());
+    if (result != ncclSuccess) set_last_error(communicator->failure_text());
   }
   std::vector<QueuedGroup> queued;
   for (const Gathered& one : gathered) {
@@ -96,14 +102,10 @@ void open_group() { ++group.depth; }
 
 ncclResult_t close_group() {
   if (group.depth == 0) {
-    set_thread_error("ncclGroupEnd without ncclGroupStart");
+    set_last_error("ncclGroupEnd without ncclGroupStart");
     return ncclInvalidUsage;
   }
   return --group.depth == 0 ? flush() : ncclSuccess;
 }
-
-void set_thread_error(const std::string& text) { group.error = text; }
-
-const char* thread_error() { return group.error.c_str(); }
 
 }  // namespace streamguard::vgpu::nccl

@@ -17,15 +17,11 @@ void withdraw(ncclComm_t handle);
 // Runs the call now, or at the end of the group that this thread has open.
 ncclResult_t submit(const std::shared_ptr<Communicator>& communicator, Call call,
                     cudaStream_t stream);
-// The same for the second half of joining.
+// The same for the rest of joining, after announce().
 ncclResult_t submit_join(const std::shared_ptr<Communicator>& communicator);
 
 void open_group();
 ncclResult_t close_group();
-
-// Text of this thread's last error that belongs to no communicator.
-void set_thread_error(const std::string& text);
-const char* thread_error();
 
 }  // namespace streamguard::vgpu::nccl
 

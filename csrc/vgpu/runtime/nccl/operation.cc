@@ -61,7 +61,8 @@ Message Group::message_of(const Call& call) const {
 
 int Group::failed_answer() {
   if (communicator_->is_aborted()) return kDone;
-  if (!communicator_->has_given_up()) return kWaiting;
+  // Stalled, not waiting: the host goes on after issue, and its next wait meets the error.
+  if (!communicator_->has_given_up()) return kStalled;
   streamguard_vgpu_set_sticky_error(cudaErrorLaunchFailure);
   return kDone;
 }

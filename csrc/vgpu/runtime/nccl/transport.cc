@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "communicator.h"
+#include "last_error.h"
 
 namespace streamguard::vgpu::nccl {
 namespace {
@@ -12,7 +13,7 @@ using std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kAliveCheck{50};
 // After a failure ops wait this long for the program (torch's watchdog) to abort; then the
 // device answers with an error, so that no program goes on with wrong data or hangs.
-constexpr std::chrono::seconds kAbortGrace{10};
+constexpr std::chrono::seconds kAbortGrace{3};
 
 std::string describe(const Message& message) {
   std::string text = std::string(name_of(message.kind)) +
@@ -228,6 +229,7 @@ void Communicator::fail(ncclResult_t result, const std::string& text) {
     header.failure_text_ready = 1;
   }
   if (told_failure_.exchange(true)) return;
+  set_last_error(failure_text());
   failed_at_ = steady_clock::now();
   const std::string line = "nccl_failure comm=" + name() + " " + failure_text();
   streamguard_vgpu_log(line.c_str());
