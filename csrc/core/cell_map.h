@@ -26,13 +26,14 @@ struct Tenant {
 };
 
 // A run of bytes with one history.
-struct Cell {
+struct alignas(64) Cell {
   ByteRange range;
   CellIndex previous = kNoCell;  // in address order
   CellIndex next = kNoCell;
   Tenant tenant;
   EntryList entries;
 };
+static_assert(sizeof(Cell) == 128, "a cell is two cache lines");
 
 // Disjoint cells in address order. Ranges that nobody touched have no cell.
 //

@@ -59,7 +59,7 @@ class EntryList {
   void clear() { size_ = 0; }
 
  private:
-  static constexpr std::uint32_t kInline = 4;
+  static constexpr std::uint32_t kInline = 3;  // makes a cell two cache lines
 
   Entry* data() { return heap_ ? heap_.get() : inline_; }
   const Entry* data() const { return heap_ ? heap_.get() : inline_; }

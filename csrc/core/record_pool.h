@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <vector>
 
 #include "core/ids.h"
@@ -18,35 +17,34 @@ using RecordIndex = StrongId<struct RecordTag, std::uint32_t>;
 //
 // Thread safety: none.
 // Invariants:
-//   1. A record with holders keeps its index and its address.
+//   1. A record with holders keeps its index; its address lasts until the next add.
 // Cost: all calls O(1); no heap allocation once the high-water mark is reached.
 class RecordPool {
  public:
   // The new record has one holder: the caller.
   RecordIndex add(const AccessRecord& record) {
     if (free_.empty()) {
-      slots_.push_back({record, 1});
-      return RecordIndex{static_cast<std::uint32_t>(slots_.size() - 1)};
+      records_.push_back(record);
+      holders_.push_back(1);
+      return RecordIndex{static_cast<std::uint32_t>(records_.size() - 1)};
     }
     const RecordIndex reused = free_.back();
     free_.pop_back();
-    slots_[reused.value] = {record, 1};
+    records_[reused.value] = record;
+    holders_[reused.value] = 1;
     return reused;
   }
-  void hold(RecordIndex index) { ++slots_[index.value].holders; }
+  void hold(RecordIndex index) { ++holders_[index.value]; }
   void release(RecordIndex index) {
-    if (--slots_[index.value].holders == 0) free_.push_back(index);
+    if (--holders_[index.value] == 0) free_.push_back(index);
   }
-  const AccessRecord& at(RecordIndex index) const { return slots_[index.value].record; }
-  std::size_t size() const { return slots_.size() - free_.size(); }
+  const AccessRecord& at(RecordIndex index) const { return records_[index.value]; }
+  std::size_t size() const { return records_.size() - free_.size(); }
 
  private:
-  struct Slot {
-    AccessRecord record;
-    std::uint32_t holders;
-  };
-
-  std::deque<Slot> slots_;
+  std::vector<AccessRecord> records_;
+  // Apart from the records: letting go of one must not load it.
+  std::vector<std::uint32_t> holders_;
   std::vector<RecordIndex> free_;
 };
 
