@@ -59,6 +59,25 @@ def test_block_reused_without_record_stream_is_read_with_its_new_values() -> Non
     assert (lost, kept) == (5 * 1024.0, 1024.0)
 
 
+def test_data_dependent_result_is_written_in_stream_order() -> None:
+    """Its block may have been freed by a thread whose ops on it are still pending on the stream."""
+    pending = result_of(
+        """
+        import ctypes
+        runtime = ctypes.CDLL(None)
+        x = torch.tensor([0.0, 1.0, 2.0], device="cuda")
+        torch.cuda.synchronize()
+        before = runtime.streamguard_vgpu_pending()
+        found = x.nonzero()
+        after = runtime.streamguard_vgpu_pending()
+        print(json.dumps([before, after, found.tolist()]))
+        """,
+        schedule="lazy",
+    )
+
+    assert pending == [0, 1, [[1], [2]]]
+
+
 RANDOM_DRAWS = """
     torch.cuda.manual_seed(3)
     own = torch.Generator("cuda").manual_seed(4)

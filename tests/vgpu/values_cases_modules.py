@@ -43,6 +43,11 @@ def batch_norm_of_bf16_with_float32_parameters(torch: Any) -> Made:
 
 
 @case()
+def batch_norm_bf16(torch: Any) -> Made:
+    return torch.nn.BatchNorm2d(3).bfloat16(), [torch.randn(2, 3, 8, 8).bfloat16()]
+
+
+@case()
 def batch_norm_in_evaluation(torch: Any) -> Made:
     return torch.nn.BatchNorm2d(3).eval(), [torch.randn(2, 3, 8, 8)]
 

@@ -2,12 +2,15 @@
 
 #include <c10/cuda/CUDAStream.h>
 
+#include <utility>
+
 #include "arguments.h"
 #include "coverage.h"
 #include "cpu_alias.h"
 #include "device_results.h"
 #include "error_slot.h"
 #include "scopes.h"
+#include "stream_fill.h"
 
 namespace streamguard::values {
 namespace {
@@ -31,11 +34,6 @@ Stack arguments_on_cpu(const OpProfile& profile, c10::ArrayRef<c10::IValue> argu
   return on_cpu;
 }
 
-void fill(const at::Tensor& on_device, const at::Tensor& result) {
-  const BackendScope scope;
-  alias_for_writing(on_device).copy_(result);
-}
-
 }  // namespace
 
 void compute_at_issue(const c10::OperatorHandle& op, const OpProfile& profile, c10::Device device,
@@ -52,23 +50,26 @@ void compute_at_issue(const c10::OperatorHandle& op, const OpProfile& profile, c
     CpuCall call{op, results, std::nullopt, profile.generator_argument};
     profile.cpu_kernel(call);
   }
+  StreamFill fill;
   for (std::size_t index = 0; index < results.size(); ++index) {
     const auto argument = profile.returned_argument[index];
     if (argument && profile.arguments[*argument].is_out) {
       const at::Tensor& out = arguments[*argument].toTensor();
       resize_out_argument(out, results[index].toTensor());
-      fill(out, results[index].toTensor());
+      fill.add(out, results[index].toTensor());
     }
     if (argument) {
       stack.push_back(arguments[*argument]);
       continue;
     }
-    stack.push_back(with_tensors_replaced(results[index], [device](const at::Tensor& result) {
-      at::Tensor on_device = empty_on_device_like(result, device);
-      fill(on_device, result);
-      return on_device;
-    }));
+    stack.push_back(
+        with_tensors_replaced(results[index], [&fill, device](const at::Tensor& result) {
+          at::Tensor on_device = empty_on_device_like(result, device);
+          fill.add(on_device, result);
+          return on_device;
+        }));
   }
+  std::move(fill).enqueue(device);
 }
 
 }  // namespace streamguard::values

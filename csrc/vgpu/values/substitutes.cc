@@ -9,10 +9,11 @@ namespace {
 
 using std::literals::operator""sv;
 
-constexpr std::array<std::pair<std::string_view, CpuKernel>, 36> kSubstitutes{{
+constexpr std::array<std::pair<std::string_view, CpuKernel>, 37> kSubstitutes{{
     {"aten::native_layer_norm_backward"sv, &layer_norm_backward},
     {"aten::native_group_norm_backward"sv, &group_norm_backward},
     {"aten::native_batch_norm_backward"sv, &batch_norm_backward},
+    {"aten::batch_norm_backward"sv, &batch_norm_backward},
     {"aten::log_sigmoid_backward"sv, &log_sigmoid_backward},
     {"aten::_fused_rms_norm_backward"sv, &fused_rms_norm_backward},
     {"aten::_softmax"sv, &softmax_to_float},

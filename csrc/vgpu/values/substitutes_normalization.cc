@@ -41,7 +41,8 @@ void group_norm_backward(CpuCall& call) {
   run_registered_cpu_kernel(call);
 }
 
-// (grad_out, input, weight, running_mean, running_var, save_mean, save_invstd, train, eps, mask)
+// (grad_out, input, weight, running_mean, running_var, save_mean, save_invstd, ...), for both
+// native_batch_norm_backward and batch_norm_backward
 void batch_norm_backward(CpuCall& call) {
   convert_statistics(call, 1, 2, {5, 6});
   run_registered_cpu_kernel(call);
