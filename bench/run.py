@@ -1,6 +1,6 @@
 """Costs as ratios: the same ops unwatched, under streamguard and under PyTorch's own sanitizer.
 
-    make bench        prints a table; every number is the median of 7 interleaved runs, with its range
+    make bench        a table of medians of 7 interleaved runs, with their ranges
 
 Every run is a process of its own on one virtual GPU with values off and the eager schedule, where a
 launch costs next to nothing: the host's added time is all there is, so ratios on a GPU are smaller.

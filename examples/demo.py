@@ -23,7 +23,9 @@ def run_watched(name: str, release: str, *arguments: str) -> tuple[int, Path]:
     """Run the training script under one DeepSpeed release; return its status and its records."""
     output = OUTPUT / name
     shutil.rmtree(output, ignore_errors=True)
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    # torch deprecates what DeepSpeed imports; not what this demo is about
+    quiet = {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore::FutureWarning"}
+    environment = {**os.environ, **quiet}
     folder = ROOT / ".deepspeed" / release
     if folder.exists():  # the newest release is in .venv itself
         environment["PYTHONPATH"] = str(folder)

@@ -1,7 +1,7 @@
 """A transformer small enough to train on two CPU cores, and its generated data."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import nn
@@ -13,7 +13,7 @@ BATCH = 2
 
 
 class Block(nn.Module):
-    """Pre-norm attention and feed-forward on [batch, sequence, width]."""
+    """Pre-norm attention and feed-forward on [batch, sequence, width], called one by one."""
 
     def __init__(self, width: int, heads: int = 4) -> None:
         super().__init__()
@@ -25,18 +25,20 @@ class Block(nn.Module):
         self.expand = nn.Linear(width, 4 * width)
         self.contract = nn.Linear(4 * width, width)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def attend(self, x: torch.Tensor) -> torch.Tensor:
         batch, sequence, width = x.shape
         qkv = self.query_key_value(self.attention_norm(x))
         qkv = qkv.view(batch, sequence, 3, self.heads, width // self.heads)
         query, key, value = qkv.permute(2, 0, 3, 1, 4)
         mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-        x = x + self.projection(mixed.transpose(1, 2).reshape(batch, sequence, width))
+        return x + self.projection(mixed.transpose(1, 2).reshape(batch, sequence, width))
+
+    def feed_forward(self, x: torch.Tensor) -> torch.Tensor:
         return x + self.contract(functional.gelu(self.expand(self.feed_forward_norm(x))))
 
 
 class TinyTransformer(nn.Module):
-    """Next-token model; with `side_stream` set, every second block runs on that stream.
+    """Next-token model; with `side_stream` set, every feed-forward part runs on that stream.
 
     The hand-over between the streams is complete: each side waits for the other, and tensors that
     cross are recorded on the stream that uses them. What races in a run is not in this file.
@@ -53,21 +55,23 @@ class TinyTransformer(nn.Module):
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         """Return the mean cross entropy of the next token; `tokens` is int64 [batch, sequence]."""
         x = self.embedding(tokens[:, :-1])
-        for index, block in enumerate(self.blocks):
-            x = self._on_side_stream(block, x) if index % 2 else block(x)
+        for block in self.blocks:
+            x = self._on_side_stream(block.feed_forward, block.attend(x))
         logits = self.head(self.final_norm(x))
         return functional.cross_entropy(
             logits.reshape(-1, VOCABULARY).float(), tokens[:, 1:].reshape(-1)
         )
 
-    def _on_side_stream(self, block: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    def _on_side_stream(
+        self, part: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor
+    ) -> torch.Tensor:
         if self.side_stream is None:
-            return block(x)
+            return part(x)
         compute_stream = torch.cuda.current_stream()
         self.side_stream.wait_stream(compute_stream)
         with torch.cuda.stream(self.side_stream):
             x.record_stream(self.side_stream)
-            result = block(x)
+            result = part(x)
         compute_stream.wait_stream(self.side_stream)
         result.record_stream(compute_stream)
         return result

@@ -9,6 +9,7 @@ It runs under whichever DeepSpeed is importable, from 0.9.5 to the newest.
 """
 
 import argparse
+import logging
 import os
 
 import tiny_transformer
@@ -27,7 +28,7 @@ def parse_arguments() -> argparse.Namespace:
         choices=("plain", "oversize", "producers"),
         default="plain",
         help="plain: several buckets per step; oversize: some gradients are larger than a bucket; "
-        "producers: every second block, and so its gradients, runs on a second stream",
+        "producers: the feed-forward parts, and so their gradients, run on a second stream",
     )
     parser.add_argument("--bucket", type=int, help="elements per bucket; the default fits --width")
     parser.add_argument("--steps", type=int, default=3)
@@ -51,10 +52,14 @@ def parse_arguments() -> argparse.Namespace:
 def default_bucket(arguments: argparse.Namespace) -> int:
     """Return a bucket size that makes several buckets fill per step.
 
-    The largest parameters of a block have 4 * width**2 elements: `oversize` stays below that.
+    The largest weights of a block have 4 * width**2 elements. `oversize` stays below that. With
+    `producers` the bias behind such a weight no longer fits, so that a bucket is flushed from one
+    stream right before the other stream fills the next.
     """
     square = arguments.width * arguments.width
-    return 2 * square if arguments.scenario == "oversize" else 5 * square
+    return {"plain": 5 * square, "oversize": 2 * square, "producers": 4 * square + 4}[
+        arguments.scenario
+    ]
 
 
 def deepspeed_config(arguments: argparse.Namespace) -> dict[str, object]:
@@ -81,6 +86,7 @@ def deepspeed_config(arguments: argparse.Namespace) -> dict[str, object]:
 
 def main() -> None:
     arguments = parse_arguments()
+    logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
     rank = int(os.environ.get("RANK", "0"))
     torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     model = tiny_transformer.build_model(

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import weakref
-from typing import TYPE_CHECKING
+import torch
+from torch.utils.weak import WeakIdKeyDictionary
 
-if TYPE_CHECKING:
-    import torch
-
-# A parameter's hash is its identity, so a weak dictionary forgets it together with the model.
-_names: weakref.WeakKeyDictionary[torch.Tensor, str] = weakref.WeakKeyDictionary()
+# By identity, not by value as `==` compares tensors; weak, so that a model's names end with it.
+_names = WeakIdKeyDictionary()
 
 
 def remember(module: torch.nn.Module) -> None:
@@ -20,4 +17,5 @@ def remember(module: torch.nn.Module) -> None:
 
 def name_of(parameter: torch.Tensor) -> str:
     """Return the qualified name, or the shape where no engine has shown the parameter yet."""
-    return _names.get(parameter, f"parameter of shape {list(parameter.shape)}")
+    name = _names.get(parameter)
+    return str(name) if name else f"parameter of shape {list(parameter.shape)}"

@@ -14,7 +14,9 @@ import tiny_transformer  # noqa: E402  (the example is no package)
 LEARNING_RATE = 1e-2
 
 
-def losses_of_rank_zero(*, ranks: int, steps: int, layers: int, width: int, seed: int) -> list[float]:
+def losses_of_rank_zero(
+    *, ranks: int, steps: int, layers: int, width: int, seed: int
+) -> list[float]:
     """Train on every rank's shard with the mean of their gradients; return rank 0's losses."""
     model = tiny_transformer.build_model(layers=layers, width=width, seed=seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE)
