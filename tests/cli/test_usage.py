@@ -86,3 +86,15 @@ def test_explain(tmp_path: Path) -> None:
     assert result.returncode == 0
     assert result.stdout.startswith("SG006: collective buffer touched before")
     assert "work.wait()" in result.stdout
+
+
+def test_vgpu_info(tmp_path: Path) -> None:
+    """It loads the virtual GPU that the variables ask for and says what it is."""
+    environ = clean_environment(STREAMGUARD_VGPU="3", STREAMGUARD_VGPU_SCHEDULE="lazy")
+
+    result = streamguard("vgpu", "info", cwd=tmp_path, environ=environ)
+
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines()[0] == "devices: 3, 16384 MiB each"
+    assert "schedule: lazy" in result.stdout
+    assert "libcudart.so." in result.stdout
