@@ -20,8 +20,8 @@ STACKS: tuple[Stacks, ...] = ("off", "leaf", "full")
 DEFAULT_MEMORY_MB = 16384
 MAX_DEVICES = 64
 
-_SCHEDULE = re.compile(r"eager|lazy|extreme:\d+,\d+|(?:random|pct):[0-9A-Za-z:,.-]+")
-_SCHEDULE_EXPECTED = "eager, lazy, extreme:I,J (two different stream numbers) or a replay token"
+_SCHEDULE = re.compile(r"eager|lazy|extreme:[0-9]+,[0-9]+|random:[0-9]+")
+_SCHEDULE_EXPECTED = "eager, lazy, extreme:I,J (two different stream numbers) or random:SEED"
 _RUN = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]*")
 
 

@@ -48,7 +48,11 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     add = parser.add_argument
     add("--vgpu", metavar="N", help="run on N virtual devices; no GPU is needed")
-    add("--schedule", metavar="S", help="order the virtual GPU takes: eager, lazy, extreme:I,J")
+    add(
+        "--schedule",
+        metavar="S",
+        help="order the virtual GPU takes: eager, lazy, extreme:I,J, random:SEED",
+    )
     add("--output", metavar="DIR", help="directory of the result files (./streamguard-<run>)")
     add("--ranks", metavar="R,R", help="watch only these ranks")
     add(

@@ -67,6 +67,8 @@ def test_every_variable_is_read() -> None:
         ("STREAMGUARD_VGPU_SCHEDULE", "fast"),
         ("STREAMGUARD_VGPU_SCHEDULE", "extreme:1"),
         ("STREAMGUARD_VGPU_SCHEDULE", "extreme:1,1"),
+        ("STREAMGUARD_VGPU_SCHEDULE", "random:x"),
+        ("STREAMGUARD_VGPU_SCHEDULE", "pct:1"),
         ("STREAMGUARD_VGPU_VALUES", "yes"),
         ("STREAMGUARD_VGPU_MEMORY_MB", "0"),
         ("STREAMGUARD_RUN", "a/b"),
@@ -82,6 +84,12 @@ def test_a_wrong_value_is_refused_by_name(variable: str, value: str) -> None:
         parse({variable: value})
 
     assert (caught.value.variable, caught.value.value) == (variable, value)
+
+
+@pytest.mark.parametrize("schedule", ["eager", "lazy", "extreme:0,12", "random:7"])
+def test_every_schedule_of_the_virtual_gpu_is_accepted(schedule: str) -> None:
+    """What the virtual GPU prints as its token can be given again."""
+    assert parse({"STREAMGUARD_VGPU_SCHEDULE": schedule}).vgpu_schedule == schedule
 
 
 def test_a_comma_in_brackets_does_not_split_patterns() -> None:
