@@ -314,6 +314,12 @@ _RULES = [
         _RAW,
     ),
     rule(
+        "HB-14 rows over cells that an earlier access has cut",
+        "alloc s 16 a\n write a s[0:4] 'old'\n hostsync a\n write b s[0:12:8/4] 'w'\n"
+        "+ read c s[4:8] 'r'\n - read c s[4:9] 'r'",
+        _RAW,
+    ),
+    rule(
         "HB-14 an empty region",
         "alloc x 8 a\n write a x 'w'\n + read b x[5:5] 'r'\n - read b x 'r'",
         _RAW,
