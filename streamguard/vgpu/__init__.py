@@ -8,8 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 
 _HOMES = {
-    "Description": "streamguard.vgpu.describe",
-    "describe": "streamguard.vgpu.describe",
+    "Description": "streamguard.vgpu.description",
+    "describe": "streamguard.vgpu.description",
 }
 
 __all__ = ["Description", "describe"]

@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +20,17 @@ from streamguard.errors import StreamguardError
 _ROOT = Path(__file__).resolve().parents[2]
 _RUNTIME = _ROOT / "csrc" / "vgpu" / "runtime"
 _STUBS = _ROOT / "csrc" / "vgpu" / "stubs"
-_CXX_FLAGS = (
-    "-std=c++17 -O2 -g1 -fPIC -fvisibility=hidden -fno-strict-aliasing -Wall -Wextra -MMD"
-).split()
+_CXX_FLAGS = [
+    "-std=c++17",
+    "-O2",
+    "-g1",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-fno-strict-aliasing",
+    "-Wall",
+    "-Wextra",
+    "-MMD",
+]
 # Directory of csrc/vgpu/runtime -> library built from its sources.
 _GROUPS = {".": "cudart", "driver": "cuda", "nccl": "nccl", "nvml": "nvidia-ml"}
 # Sources of "." that a library outside the runtime compiles in as well.
@@ -96,8 +104,8 @@ def _compiler() -> str:
     return os.environ.get("CXX", "g++")
 
 
-def _newest(paths: Sequence[Path] | object) -> float:
-    return max((path.stat().st_mtime for path in paths if path.is_file()), default=0.0)  # type: ignore[attr-defined] # any iterable of paths
+def _newest(paths: Iterable[Path]) -> float:
+    return max((path.stat().st_mtime for path in paths if path.is_file()), default=0.0)
 
 
 def _is_current(target: Path, inputs_time: float) -> bool:
@@ -214,7 +222,8 @@ def _link(layout: _Layout, entry: _Entry, objects: list[Path], libraries: list[s
     if _is_current(target, _newest(inputs)):
         return
     stub = layout.work / f"{entry.soname}.stubs.o"
-    _run(f"compiling stubs of {entry.soname}", ["gcc", *"-c -O1 -fPIC -w".split(), str(source), "-o", str(stub)])  # fmt: skip
+    command = ["gcc", "-c", "-O1", "-fPIC", "-w", str(source), "-o", str(stub)]
+    _run(f"compiling stubs of {entry.soname}", command)
     parts = [str(stub), *map(str, objects)]
     if entry.special:
         special = layout.work / f"{entry.stem}.special.o"

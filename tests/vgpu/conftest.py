@@ -1,4 +1,4 @@
-"""Runs programs on the virtual GPU, each in processes of its own: it must be loaded before torch."""
+"""Runs programs on the virtual GPU, in processes of their own: it must be loaded before torch."""
 
 from __future__ import annotations
 
@@ -108,9 +108,9 @@ def run_vgpu() -> RunVgpu:
         finally:
             for process in processes:
                 process.kill()
-        if check:
-            for rank, one in enumerate(finished):
-                assert one.status == 0, f"rank {rank} ended with {one.status}:\n{one.errors}"
+        if check and any(one.status != 0 for one in finished):
+            told = [f"rank {i}: {one.status}\n{one.errors}" for i, one in enumerate(finished)]
+            pytest.fail("\n".join(told), pytrace=False)
         return finished
 
     return run

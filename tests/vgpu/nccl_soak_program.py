@@ -62,7 +62,11 @@ def main() -> None:
     pending: list[tuple[Pending, torch.cuda.Stream]] = []
     for step in range(_STEPS):
         kind = draw.choice(["all_reduce", "broadcast", "all_gather", "reduce_scatter"])
-        n, group, stream = world * draw.randrange(1, 2000), draw.choice(groups), draw.choice(streams)
+        n, group, stream = (
+            world * draw.randrange(1, 2000),
+            draw.choice(groups),
+            draw.choice(streams),
+        )
         with torch.cuda.stream(stream):
             pending.append((Pending(step, kind, n, group), stream))
         # Ranks check in different orders: each waits for what another may not have forced.

@@ -6,7 +6,9 @@ import pytest
 from conftest import RunVgpu
 
 _IMPORT = "from nccl_program import *\n"
-_COLLECTIVES = _IMPORT + """
+_COLLECTIVES = (
+    _IMPORT
+    + """
 start(bind_device=True)
 peer = (rank + 1) % world
 t = tensor(rank + 1, 2); dist.all_reduce(t); show("all_reduce", t)
@@ -49,6 +51,7 @@ with torch.cuda.graph(graph): dist.all_reduce(t)
 graph.replay(); graph.replay(); show("graph", t)
 dist.barrier(); dist.destroy_process_group()
 """
+)
 
 
 def _expected(rank: int, world: int) -> dict[str, str]:
@@ -82,9 +85,7 @@ def _expected(rank: int, world: int) -> dict[str, str]:
 
 @pytest.mark.parametrize("ranks", [2, 3])
 @pytest.mark.parametrize("schedule", ["eager", "lazy", "random:5"])
-def test_collectives_are_right_on_every_rank(
-    run_vgpu: RunVgpu, schedule: str, ranks: int
-) -> None:
+def test_collectives_are_right_on_every_rank(run_vgpu: RunVgpu, schedule: str, ranks: int) -> None:
     """Reductions, gathers, scatters, point-to-point, groups, splits and captured collectives."""
     for rank, finished in enumerate(run_vgpu(_COLLECTIVES, schedule=schedule, ranks=ranks)):
         shown = dict(line.split(" [", 1) for line in finished.lines)
@@ -112,10 +113,13 @@ def test_sums_are_rounded_once_in_rank_order(
     run_vgpu: RunVgpu, dtype: str, inputs: tuple[float, ...], expected: float
 ) -> None:
     """Short floats are summed in float32 and rounded at the end; integers wrap."""
-    code = _IMPORT + f"""
+    code = (
+        _IMPORT
+        + f"""
 start(); t = torch.tensor({inputs}[rank], dtype=torch.{dtype}).reshape(1).cuda()
 dist.all_reduce(t); print(t.cpu().item()); dist.destroy_process_group()
 """
+    )
     for finished in run_vgpu(code, ranks=3):
         assert finished.lines == [str(expected)]
 
@@ -123,12 +127,15 @@ dist.all_reduce(t); print(t.cpu().item()); dist.destroy_process_group()
 @pytest.mark.parametrize("schedule", ["eager", "lazy"])
 def test_a_large_uneven_buffer_is_reduced(run_vgpu: RunVgpu, schedule: str) -> None:
     """Sizes beyond one block, and not a multiple of it."""
-    code = _IMPORT + """
+    code = (
+        _IMPORT
+        + """
 start(); n = 3_000_001
 host = torch.arange(n, dtype=torch.float32) % 1000
 t = (host * (rank + 1)).cuda(); dist.all_reduce(t)
 print(torch.equal(t.cpu(), host * 3)); dist.destroy_process_group()
 """
+    )
     for finished in run_vgpu(code, ranks=2, schedule=schedule):
         assert finished.lines == ["True"]
 

@@ -34,12 +34,15 @@ def test_a_mismatch_names_both_ranks_calls(
     run_vgpu: RunVgpu, calls: tuple[str, str], texts: tuple[str, str]
 ) -> None:
     """The same communicator, the same number, another call: both processes end with the reason."""
-    code = _IMPORT + f"""
+    code = (
+        _IMPORT
+        + f"""
 start(); t = tensor(1, 2); dist.all_reduce(t); torch.cuda.synchronize()
 if rank == 0: {calls[0]}
 else: {calls[1]}
 torch.cuda.synchronize(); print("went on")
 """
+    )
     finished = run_vgpu(code, schedule="lazy", ranks=2, check=False)
 
     told = "".join(one.errors for one in finished)
@@ -52,12 +55,15 @@ torch.cuda.synchronize(); print("went on")
 @pytest.mark.parametrize("schedule", ["eager", "lazy"])
 def test_a_killed_peer_is_noticed(run_vgpu: RunVgpu, schedule: str) -> None:
     """A rank that died before its part fails the others with its number."""
-    code = _IMPORT + """
+    code = (
+        _IMPORT
+        + """
 import os, signal
 start(); t = tensor(1); dist.all_reduce(t); torch.cuda.synchronize()
 if rank == 1: os.kill(os.getpid(), signal.SIGKILL)
 dist.all_reduce(t); torch.cuda.synchronize(); print("went on")
 """
+    )
     survivor, killed = run_vgpu(code, schedule=schedule, ranks=2, check=False)
 
     assert killed.status == -9

@@ -158,7 +158,9 @@ print(byte_at(pinned), held > 0, start - free_bytes())"""
 
 def test_memory_is_limited_and_taken_only_when_touched(run_vgpu: RunVgpu) -> None:
     """The budget counts what is allocated; the machine's memory only what was written."""
-    code = _IMPORT + """
+    code = (
+        _IMPORT
+        + """
 import resource
 block = device_memory(900 << 20)
 print(call("cudaMalloc", ctypes.byref(Pointer()), ctypes.c_size_t(200 << 20)))
@@ -166,6 +168,7 @@ ok("cudaFree", block)
 print(call("cudaMalloc", ctypes.byref(Pointer()), ctypes.c_size_t(200 << 20)))
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < (300 << 10))
 """
+    )
     environment = {"STREAMGUARD_VGPU_MEMORY_MB": "1024"}
 
     assert run_vgpu(code, environment=environment)[0].lines == ["2", "0", "True"]

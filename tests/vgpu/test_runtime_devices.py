@@ -34,13 +34,16 @@ print(count.value, "-" if error else int(bus.value.decode().split(":")[1], 16) -
 
 def test_invalid_handles_are_errors(run_vgpu: RunVgpu) -> None:
     """Stale and made-up handles answer with CUDA's codes; the last error is remembered once."""
-    code = _IMPORT + """
+    code = (
+        _IMPORT
+        + """
 s, e = new_stream(), new_event()
 ok("cudaStreamDestroy", s); ok("cudaEventDestroy", e)
 print(call("cudaStreamSynchronize", s), call("cudaEventRecord", e, LEGACY),
       call("cudaFree", Pointer(64)), call("cudaSetDevice", 7), call("cudaStreamDestroy", LEGACY))
 print(call("cudaPeekAtLastError"), call("cudaGetLastError"), call("cudaGetLastError"))
 """
+    )
     lines = run_vgpu(code)[0].lines
 
     assert lines == ["400 400 1 101 400", "400 400 0"]
@@ -48,17 +51,22 @@ print(call("cudaPeekAtLastError"), call("cudaGetLastError"), call("cudaGetLastEr
 
 def test_an_event_belongs_to_its_device(run_vgpu: RunVgpu) -> None:
     """Recording it on another device's stream is an invalid handle; waiting there is fine."""
-    code = _IMPORT + """
+    code = (
+        _IMPORT
+        + """
 e = new_event(); record(e, LEGACY)
 ok("cudaSetDevice", 1); other = new_stream()
 print(call("cudaEventRecord", e, other)); wait(other, e); sync(other)
 """
+    )
     assert run_vgpu(code, devices=2)[0].lines == ["400"]
 
 
 def test_elapsed_time_needs_timing_and_both_records(run_vgpu: RunVgpu) -> None:
     """Not ready before the records ran; invalid without a record or with timing disabled."""
-    code = _IMPORT + """
+    code = (
+        _IMPORT
+        + """
 a, b, never, untimed = new_event(), new_event(), new_event(), Pointer()
 ok("cudaEventCreateWithFlags", ctypes.byref(untimed), ctypes.c_uint(2))
 s, elapsed = new_stream(), ctypes.c_float(-1)
@@ -67,6 +75,7 @@ def ask(x, y): return call("cudaEventElapsedTime", ctypes.byref(elapsed), x, y)
 print(ask(a, b)); sync(s)
 print(ask(a, b), elapsed.value >= 0, ask(a, never), ask(a, untimed))
 """
+    )
     assert run_vgpu(code, schedule="lazy")[0].lines == ["600", "0 True 400 400"]
 
 
@@ -81,12 +90,15 @@ def test_missing_functions_refuse_and_name_themselves_once(run_vgpu: RunVgpu) ->
 
 def test_the_log_has_a_line_for_each_call(run_vgpu: RunVgpu, tmp_path: Path) -> None:
     """Records, waits, copies, host functions and synchronisations, with stream indices."""
-    code = _IMPORT + """
+    code = (
+        _IMPORT
+        + """
 s, t, e = new_stream(), new_stream(), new_event()
 p = pinned_memory(4); d = device_memory(4)
 copy(d, p, 4, s); record(e, s); wait(t, e); mark(t, "x"); sync(t)
 print(e.value, d.value, p.value)
 """
+    )
     log = tmp_path / "calls-%p.log"
     line = run_vgpu(code, schedule="lazy", environment={"STREAMGUARD_VGPU_LOG": str(log)})[0].lines
     event, device, pinned = (hex(int(number)) for number in line[0].split())
@@ -122,9 +134,7 @@ print(torch.cuda.utilization(), pynvml.nvmlDeviceGetUtilizationRates(handle).mem
 
 
 @pytest.mark.parametrize("schedule", ["eager", "lazy"])
-@pytest.mark.parametrize(
-    "allocator", ["", "expandable_segments:True", "backend:cudaMallocAsync"]
-)
+@pytest.mark.parametrize("allocator", ["", "expandable_segments:True", "backend:cudaMallocAsync"])
 def test_torch_copies_survive_every_allocator(
     run_vgpu: RunVgpu, allocator: str, schedule: str
 ) -> None:
@@ -169,3 +179,17 @@ except loader.UsageError as error:
     (line,) = run_vgpu(code)[0].lines
 
     assert line.startswith("torch is imported already")
+
+
+def test_describe_counts_launches_and_pending_work(run_vgpu: RunVgpu) -> None:
+    """The public description follows the program; it can be asked again."""
+    code = """
+import streamguard.vgpu as vgpu, torch
+x = torch.zeros(4).cuda(); torch.cuda.synchronize()
+start = vgpu.describe()
+y = x + 1; z = y * 2
+after = vgpu.describe()
+print(after.launches - start.launches, after.pending_ops, after.schedule, after.devices)
+torch.cuda.synchronize(); print(vgpu.describe().pending_ops, after.is_reproducible)
+"""
+    assert run_vgpu(code, schedule="lazy")[0].lines == ["2 2 lazy 1", "0 True"]

@@ -42,9 +42,12 @@ def test_a_fork_and_join_replays_in_an_allowed_order(
     run_vgpu: RunVgpu, schedule: str, expected: str
 ) -> None:
     """Capture runs nothing; branches without an edge run in either order, by schedule."""
-    body = _FORK + """
+    body = (
+        _FORK
+        + """
 order.append("captured")
 ok("cudaGraphLaunch", executable, s); sync(s); print(' '.join(order))"""
+    )
 
     assert _last(run_vgpu, body, schedule) == "captured " + expected
 

@@ -166,7 +166,7 @@ def test_eager_runs_at_issue(run_vgpu: RunVgpu) -> None:
 
 
 def test_a_query_says_not_ready_and_ends_at_last(run_vgpu: RunVgpu) -> None:
-    """Under lazy, a polling loop of the issuing thread ends, and its first answer is "not ready"."""
+    """Under lazy, the issuing thread's polling loop ends after answers of "not ready"."""
     body = """
 s, e = new_stream(), new_event()
 mark(s, "a"); record(e, s)

@@ -88,11 +88,14 @@ def test_an_unknown_schedule_ends_the_process(run_vgpu: RunVgpu, schedule: str) 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_random_repeats(run_vgpu: RunVgpu, seed: int) -> None:
     """The same seed gives the same order in another process."""
-    body = _IMPORT + """
+    body = (
+        _IMPORT
+        + """
 streams = [new_stream() for _ in range(4)]
 for i in range(40): mark(streams[i * 7 % 4], str(i))
 device_sync(); print(' '.join(order))
 """
+    )
     runs = {run_vgpu(body, schedule=f"random:{seed}")[0].output for _ in range(2)}
 
     assert len(runs) == 1
@@ -107,7 +110,9 @@ def test_random_seeds_differ(run_vgpu: RunVgpu) -> None:
 
 def test_work_nobody_waits_for_still_runs(run_vgpu: RunVgpu) -> None:
     """A host that sleeps until a host function has run is not left waiting."""
-    body = _IMPORT + """
+    body = (
+        _IMPORT
+        + """
 import threading
 done = threading.Event()
 s = new_stream()
@@ -116,6 +121,7 @@ assert pending() == 1
 done.wait()
 print(int(cuda.streamguard_vgpu_rescues()))
 """
+    )
     finished = run_vgpu(body, schedule="lazy")[0]
 
     assert finished.lines == ["1"]
@@ -123,11 +129,14 @@ print(int(cuda.streamguard_vgpu_rescues()))
 
 def test_a_busy_host_is_not_rescued(run_vgpu: RunVgpu) -> None:
     """Host computation, however long between calls, does not run lazy work."""
-    body = _IMPORT + """
+    body = (
+        _IMPORT
+        + """
 s = new_stream(); mark(s, "a")
 sum(i * i for i in range(20_000_000))
 print(pending())
 """
+    )
     finished = run_vgpu(body, schedule="lazy")[0]
 
     assert finished.lines == ["1"]
