@@ -166,6 +166,14 @@ def conjugate_and_negative_bits(torch: Any) -> Made:
     return lambda x: torch.view_as_complex(x).conj().imag + 1, [torch.randn(4, 4, 2)]
 
 
+@case()
+def composite_that_launches_by_itself(torch: Any) -> Made:
+    def conjugate(x: Any) -> Any:
+        return torch.view_as_real(torch.view_as_complex(x.detach().clone()).conj_physical_())
+
+    return conjugate, [torch.randn(4, 2)]
+
+
 @case(tolerance=1e-5)
 def solve(torch: Any) -> Made:
     return torch.linalg.solve, [torch.randn(4, 4), torch.randn(4, 2)]

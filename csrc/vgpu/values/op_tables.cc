@@ -50,6 +50,7 @@ constexpr std::array kLeafWithoutCudaKernel = {
     "aten::convolution"sv,
     "aten::convolution_backward"sv,
     "aten::convolution_overrideable"sv,
+    "aten::conj_physical_"sv,
 };
 
 constexpr std::array kValuesAtIssue = {
