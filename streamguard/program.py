@@ -207,11 +207,12 @@ class Program:
         return self._config.ranks is None or rank in self._config.ranks
 
     def _after_fork(self) -> None:
-        """In a forked child: a rank's child is a helper; another one may yet become a rank."""
+        """In a forked child: a rank's child is a helper; another one may yet become a rank.
+
+        What belongs to another process id does nothing.
+        """
         if self._start is None:
             self._pid = os.getpid()
-        else:
-            self._is_finished = True
 
 
 def _after_init_process_group(callback: Callable[[], None]) -> Callable[[], None]:

@@ -42,6 +42,14 @@ def test_a_race_gives_66_and_names_both_accesses(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "report.txt").read_text() in result.stderr
 
 
+def test_repeats_are_counted(tmp_path: Path) -> None:
+    """A pair is written when it is found, and again with its count at the end."""
+    streamguard("run", "--vgpu", "1", "--output", "out", "--", *TWO_STREAMS, "again", cwd=tmp_path)
+
+    races = [record for record in _records(tmp_path / "out") if record["type"] == "race"]
+    assert [(race["id"], race["count"]) for race in races] == [(0, 1), (0, 2)]
+
+
 def test_the_repaired_program_gives_0(tmp_path: Path) -> None:
     """The twin with the wait is clean, and says that it saw the ops."""
     result = streamguard("run", "--vgpu", "1", "--", *TWO_STREAMS, "repaired", cwd=tmp_path)

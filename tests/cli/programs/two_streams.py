@@ -1,10 +1,10 @@
 """Adds on a side stream and reads on the default stream; `repaired` waits in between.
 
 Words on the command line switch on what a test needs: `repaired`, `raise`, `exit` (status 3),
-`kill` (of the last rank), `chdir`, `fork` (a child that uses no CUDA), `full` (no file may grow).
+`kill` (of the last rank), `chdir`, `fork` (a child that ends by itself), `full` (no file may
+grow), `again` (the same race once more).
 """
 
-import multiprocessing
 import os
 import resource
 import signal
@@ -16,16 +16,17 @@ import torch.distributed
 WORDS = set(sys.argv[1:])
 
 
-def double_after_add(*, is_repaired: bool) -> float:
-    """Return 2 * (0 + 1), if the read waits for the write."""
+def double_after_add(*, is_repaired: bool, times: int) -> float:
+    """Return 2 * (0 + times), if every read waits for the write before it."""
     side_stream = torch.cuda.Stream()
     values = torch.zeros(1024, device="cuda")
-    torch.cuda.synchronize()
-    with torch.cuda.stream(side_stream):
-        values.add_(1)
-    if is_repaired:
-        torch.cuda.current_stream().wait_stream(side_stream)
-    doubled = values * 2
+    for _ in range(times):
+        torch.cuda.synchronize()
+        with torch.cuda.stream(side_stream):
+            values.add_(1)
+        if is_repaired:
+            torch.cuda.current_stream().wait_stream(side_stream)
+        doubled = values * 2
     return doubled[0].item()
 
 
@@ -41,11 +42,13 @@ def main() -> None:
     if "full" in WORDS:
         torch.cuda.init()
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-    result = double_after_add(is_repaired="repaired" in WORDS)
+    result = double_after_add(is_repaired="repaired" in WORDS, times=2 if "again" in WORDS else 1)
     if "fork" in WORDS:
-        child = multiprocessing.get_context("fork").Process(target=print, args=("child",))
-        child.start()
-        child.join()
+        child = os.fork()
+        if child == 0:
+            print("child", flush=True)
+            sys.exit(0)
+        os.waitpid(child, 0)
     if is_distributed:
         torch.distributed.barrier()
     if "kill" in WORDS and rank == int(os.environ.get("WORLD_SIZE", "1")) - 1:
