@@ -162,7 +162,7 @@ class Session:
         hooks.flush()
         findings = []
         for raw in hooks.findings():
-            finding = _outermost(self)._with_names(_annotated(raw))
+            finding = _outermost(self)._as_named(_annotated(raw))
             count = finding.count - self._counts_before.get(finding.id, 0)
             if count > 0:
                 findings.append(replace(finding, count=count))
@@ -177,14 +177,20 @@ class Session:
         """Read one finding with the names it has now, and keep those."""
         from streamguard import hooks
 
-        finding = self._with_names(_annotated(hooks.finding(finding_id)))
+        finding = _annotated(hooks.finding(finding_id))
+        earlier = self._named.get(finding_id)
+        if earlier is not None:
+            finding = keep_names(finding, earlier)
         self._named[finding_id] = finding
         if self._on_finding is not None:
             self._on_finding(finding)
 
-    def _with_names(self, finding: Finding) -> Finding:
-        earlier = self._named.get(finding.id)
-        return finding if earlier is None else keep_names(finding, earlier)
+    def _as_named(self, finding: Finding) -> Finding:
+        """The finding with the names it was given at its time; the bytes may have others by now."""
+        named = self._named.get(finding.id)
+        if named is None:
+            return finding
+        return replace(keep_names(named, finding), count=finding.count, step=finding.step)
 
     def _names_have_come(self) -> None:
         """Read findings again that were made before the newest names were given.

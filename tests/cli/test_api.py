@@ -150,6 +150,10 @@ with streamguard.watch() as watching:
     block = torch.zeros(256, device="cuda")
     torch.cuda.synchronize()
     race_on(block, "bucket")
+    for use in range(20):
+        # The table of names remembers the newest few of each byte.
+        block.mul_(1)
+        session.name_region(block.data_ptr(), block.data_ptr() + 1024, f"use {use}")
     del block
     torch.cuda.empty_cache()
 (race,) = watching.findings()
