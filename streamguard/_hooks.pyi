@@ -13,7 +13,7 @@ def attach_allocator_trace() -> None:
 
 def is_allocator_traced() -> bool: ...
 def count_unobserved_kernels() -> int:
-    """Count CUDA kernels registered after `install_observers`."""
+    """Count C++ kernels at the CUDA key registered after `install_observers`."""
 
 def start(stack_depth: int, sink: Callable[[int], None]) -> None:
     """Forget what was seen before, exchange the GPUTrace sink, and watch."""

@@ -36,6 +36,14 @@ bool has_own_kernel(const c10::OperatorHandle& op, c10::DispatchKey key) {
   return op.hasKernelForDispatchKey(key) || op.operator_name().name == "aten::copy_";
 }
 
+// A kernel written in Python has only the boxed form, and works through operators that are
+// observed.
+bool is_native(const c10::OperatorHandle& op) {
+  const c10::KernelFunction kernel =
+      op.getComputedKernelForDispatchKey(c10::DispatchKey::CUDA).kernelFunction();
+  return kernel.isValidUnboxed() || kernel.isValidSymUnboxed();
+}
+
 std::unique_ptr<KernelObserver> make_device_observer(const c10::OperatorHandle& op, OpSchema schema,
                                                      c10::KernelFunction kernel) {
   switch (schema.op_class) {
@@ -105,7 +113,7 @@ size_t count_unobserved_kernels() {
   for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
     if (all.observed_on_cuda.count(full_name(name)) != 0) continue;
     const auto op = c10::Dispatcher::singleton().findSchema(name);
-    count += op && has_own_kernel(*op, c10::DispatchKey::CUDA);
+    count += op && has_own_kernel(*op, c10::DispatchKey::CUDA) && is_native(*op);
   }
   return count;
 }

@@ -15,7 +15,7 @@ namespace streamguard::hooks {
 /// Cost: 0.2 s the first time; afterwards 0.25 us for each kernel call while inactive.
 size_t install_observers();
 
-/// Kernels at the CUDA key that were registered after `install_observers` and are not observed.
+/// C++ kernels at the CUDA key that were registered after `install_observers` and are not observed.
 size_t count_unobserved_kernels();
 
 }  // namespace streamguard::hooks

@@ -247,3 +247,24 @@ def test_batched_point_to_point_is_ordered_by_its_works(tmp_path: Path) -> None:
     """
     for outcome in run_ranks(tmp_path, program):
         assert_clean(outcome, ops_at_least=5)
+
+
+def test_block_whose_users_only_the_allocator_knows_is_never_accused(tmp_path: Path) -> None:
+    """Sends and receives call record_stream unseen; a free that completes late is trusted."""
+    program = """
+        t = torch.ones(1024, device="cuda")
+        address = t.data_ptr()
+        dist.barrier()
+        torch.cuda.synchronize()
+        work = dist.isend(t, 1) if rank == 0 else dist.irecv(t, 0)
+        del t, work
+        for _ in range(50):
+            y = None
+            y = torch.empty(1024, device="cuda")
+            if y.data_ptr() == address:
+                break
+        assert y.data_ptr() == address
+        y.fill_(7)
+    """
+    for outcome in run_ranks(tmp_path, program):
+        assert_clean(outcome, ops_at_least=3)
