@@ -22,9 +22,10 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kBusyTick{1};   // something is wanted or demanded
-constexpr milliseconds kIdleTick{10};  // nothing to do
-constexpr int kIdleSamples = 3;        // samples in a row that find every thread asleep
+constexpr milliseconds kBusyTick{1};        // something is wanted or demanded
+constexpr milliseconds kIdleTick{10};       // nothing to do
+constexpr milliseconds kSampleInterval{5};  // reading every thread's state costs about 0.3 ms
+constexpr int kIdleSamples = 3;             // samples in a row that find every thread asleep
 constexpr milliseconds kAsleepRescue{1000};
 constexpr milliseconds kSilentRescue{20000};
 
@@ -34,6 +35,8 @@ std::vector<PeerMonitor>& monitors() {
   return *kMonitors;
 }
 std::atomic<uint64_t> rescues{0};
+// Set when the process begins to exit: op bodies may use libraries that are being torn down.
+std::atomic<bool> exiting{false};
 
 // The state letter of a thread, from /proc/self/task/ID/stat: "ID (name) S ...".
 char thread_state(const char* id) {
@@ -70,7 +73,7 @@ bool all_threads_sleep(const std::set<int>& waiting) {
 class Worker {
  public:
   void loop() {
-    for (;;) {
+    while (!exiting) {
       std::this_thread::sleep_for(tick() ? kBusyTick : kIdleTick);
     }
   }
@@ -89,7 +92,7 @@ class Worker {
     }
     observe_activity(lock, executor);
     const bool idle = asleep_samples_ >= kIdleSamples;
-    if (peers_wait) publish(lock, idle);
+    publish(lock, peers_wait && idle);
     if (idle) run_demanded(lock, executor);
     // A thread that waits for a slow peer is no reason: the peer's demand moves what it needs.
     const bool only_sleeps = idle && executor.waiting_threads().empty();
@@ -123,6 +126,13 @@ class Worker {
   }
 
   void observe_activity(Lock& lock, Executor& executor) {
+    if (executor.activity() != seen_activity_) {
+      forget_idleness(executor);
+      return;
+    }
+    const auto now = std::chrono::steady_clock::now();
+    if (now - last_sample_ < kSampleInterval) return;
+    last_sample_ = now;
     const std::set<int> waiting = executor.waiting_threads();
     lock.unlock();
     const bool asleep = all_threads_sleep(waiting);
@@ -155,13 +165,17 @@ class Worker {
   bool published_idle_ = false;
   uint64_t seen_activity_ = 0;
   std::chrono::steady_clock::time_point last_activity_ = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point last_sample_;
 };
 
 }  // namespace
 
 void start_fairness_worker() {
   static std::once_flag started;
-  std::call_once(started, [] { std::thread([] { Worker().loop(); }).detach(); });
+  std::call_once(started, [] {
+    std::atexit([] { exiting = true; });
+    std::thread([] { Worker().loop(); }).detach();
+  });
 }
 
 void add_peer_monitor(const PeerMonitor& monitor) {

@@ -131,18 +131,19 @@ VGPU_API cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
   });
 }
 
+// Allowed also in op bodies: host kernels ask it about their operands.
 VGPU_API cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes,
                                               const void* pointer) {
-  return locked([&](Lock&) {
-    std::memset(attributes, 0, sizeof *attributes);
-    attributes->device = cudaInvalidDeviceId;
-    attributes->hostPointer = const_cast<void*>(pointer);
-    const Allocation* allocation = runtime().memory.find(pointer);
-    if (allocation == nullptr) return cudaSuccess;
-    attributes->type = type_of(allocation->kind);
-    attributes->device = allocation->device;
-    attributes->devicePointer = const_cast<void*>(pointer);
-    if (allocation->kind == MemoryKind::kDevice) attributes->hostPointer = nullptr;
-    return cudaSuccess;
-  });
+  if (device_count() == 0) return fail(cudaErrorNoDevice);
+  std::memset(attributes, 0, sizeof *attributes);
+  attributes->device = cudaInvalidDeviceId;
+  attributes->hostPointer = const_cast<void*>(pointer);
+  const Lock lock(runtime().mutex);
+  const Allocation* allocation = runtime().memory.find(pointer);
+  if (allocation == nullptr) return cudaSuccess;
+  attributes->type = type_of(allocation->kind);
+  attributes->device = allocation->device;
+  attributes->devicePointer = const_cast<void*>(pointer);
+  if (allocation->kind == MemoryKind::kDevice) attributes->hostPointer = nullptr;
+  return cudaSuccess;
 }
