@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -138,7 +139,9 @@ def annotate(finding: RawFinding) -> Mapping[str, object]:
 
 
 def warn_at_start(configuration: Configuration) -> None:
-    """Warn where release and settings alone say that gradients will race."""
+    """Warn, once per node, where release and settings alone say that gradients will race."""
+    if os.environ.get("LOCAL_RANK", "0") != "0":
+        return
     for race in known_races():
         if race.at_start and race.applies_to(configuration):
             warnings.warn(
@@ -146,7 +149,7 @@ def warn_at_start(configuration: Configuration) -> None:
                 f"{race.title} ({', '.join(race.upstream)}). First good release: "
                 f"{race.first_good}. To avoid it: {race.avoid}.",
                 KnownRaceWarning,
-                stacklevel=2,
+                stacklevel=4,  # the program's line: deepspeed.initialize, engine, wrapper, here
             )
 
 

@@ -1,4 +1,4 @@
-"""What two ranks must compute, in plain torch on the CPU: no DeepSpeed, no streams, no streamguard."""
+"""What two ranks must compute, in plain torch on the CPU: no DeepSpeed, no streams, no detector."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 
-import tiny_transformer  # noqa: E402  (the example is no package)
+import tiny_transformer
 
 LEARNING_RATE = 1e-2
 

@@ -1,4 +1,4 @@
-"""Runs examples/train_zero2.py under one DeepSpeed release and schedule, and reads what came out."""
+"""Runs examples/train_zero2.py under one DeepSpeed release and schedule; reads what came out."""
 
 from __future__ import annotations
 
