@@ -85,7 +85,11 @@ def test_legacy_stream_waits_for_blocking_streams_only(
     run_vgpu: RunVgpu, kind: str, expected: str
 ) -> None:
     """An op on the default stream comes after earlier work of blocking streams."""
-    body = f's = new_stream({kind})\nmark(s, "a"); mark(LEGACY, "b"); sync(LEGACY)'
+    # Not through a synchronisation of the default stream: that waits for blocking streams itself.
+    body = f"""
+s, e = new_stream({kind}), new_event()
+mark(s, "a"); mark(LEGACY, "b"); record(e, LEGACY)
+ok("cudaEventSynchronize", e)"""
 
     assert _order(run_vgpu, body, "lazy") == expected
 
@@ -98,6 +102,18 @@ def test_blocking_streams_wait_for_the_legacy_stream(
 ) -> None:
     """An op on a blocking stream comes after earlier work of the default stream."""
     body = f's = new_stream({kind})\nmark(LEGACY, "a"); mark(s, "b"); sync(s)'
+
+    assert _order(run_vgpu, body, "lazy") == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"), [("BLOCKING", "a"), ("NON_BLOCKING", "none")], ids=["blocking", "not"]
+)
+def test_a_host_wait_for_the_legacy_stream_includes_blocking_streams(
+    run_vgpu: RunVgpu, kind: str, expected: str
+) -> None:
+    """Synchronising the default stream, itself without work, waits for blocking streams."""
+    body = f's = new_stream({kind})\nmark(s, "a"); sync(LEGACY)\nif not order: order.append("none")'
 
     assert _order(run_vgpu, body, "lazy") == expected
 
