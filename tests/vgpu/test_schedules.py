@@ -39,6 +39,18 @@ def test_extremes_run_one_stream_first(run_vgpu: RunVgpu, schedule: str, expecte
     assert finished.lines == [expected]
 
 
+def test_the_late_stream_runs_last_of_what_a_wait_forces(run_vgpu: RunVgpu) -> None:
+    """Among streams that are neither early nor forced by it, the late one comes after the rest."""
+    body = """
+s, t, u = new_stream(), new_stream(), new_stream()
+mark(s, "s"); mark(t, "t"); mark(u, "u")
+device_sync(); print(' '.join(order))
+"""
+    finished = run_vgpu(_IMPORT + body, schedule="extreme:0,1")[0]
+
+    assert finished.lines == ["s u t"]
+
+
 def test_an_extreme_forces_no_more_of_the_late_stream_than_needed(run_vgpu: RunVgpu) -> None:
     """The early stream pulls what it waits for, and only that, out of the late one."""
     body = """
