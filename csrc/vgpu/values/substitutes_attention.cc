@@ -21,9 +21,9 @@ namespace {
 struct Attention {
   at::Tensor query, key, value;  // float32, key heads repeated to the query's
   at::Tensor bias;               // may be undefined
-  std::int64_t key_heads;
-  double scale;
-  bool is_causal;
+  std::int64_t key_heads = 0;
+  double scale = 1;
+  bool is_causal = false;
 };
 
 bool is_given(const c10::IValue& value) { return value.isTensor() && value.toTensor().defined(); }
@@ -32,7 +32,10 @@ Attention attention_over(const torch::jit::Stack& stack, std::size_t query, cons
                          bool is_causal, double dropout, const c10::IValue& scale) {
   TORCH_CHECK(dropout == 0, "fused attention with dropout is not computed; choose SDPBackend.MATH");
   const auto wide = [&stack](std::size_t index) { return stack[index].toTensor().to(at::kFloat); };
-  Attention attention{wide(query), wide(query + 1), wide(query + 2)};
+  Attention attention;
+  attention.query = wide(query);
+  attention.key = wide(query + 1);
+  attention.value = wide(query + 2);
   attention.key_heads = attention.key.size(1);
   const std::int64_t heads = attention.query.size(1);
   if (heads != attention.key_heads) {
