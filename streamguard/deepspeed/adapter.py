@@ -83,6 +83,7 @@ def _learning_configuration(original: Method) -> Method:
         found = configuration.of_engine(self)
         known_races.set_configuration(found)
         known_races.warn_at_start(found)
+        session.set_step(self.global_steps)  # type: ignore[attr-defined]  # DeepSpeedEngine's
 
     return wrapper
 

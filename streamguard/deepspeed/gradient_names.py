@@ -29,7 +29,7 @@ class GradientNames:
 
     def reduction_done(self) -> None:
         """Note that what is copied into a bucket from now on is a new gradient."""
-        self._newest_reduction_op = hooks.current_op()
+        self._newest_reduction_op = _next_op()
 
     def name_gradient(self, optimizer: object, parameter: torch.Tensor, begin_op: int) -> None:
         """Name the bytes of `parameter`'s gradient, wherever the call left it."""
@@ -64,7 +64,7 @@ def naming_reduce(original: Method) -> Method:
     def wrapper(self: object, param: torch.Tensor, *arguments: object) -> object:
         names = names_of(self)
         names.name_buffers(self)
-        begin_op = hooks.current_op()
+        begin_op = _next_op()
         result = original(self, param, *arguments)
         names.name_gradient(self, param, begin_op)
         return result
@@ -81,6 +81,11 @@ def noting_reduction(original: Method) -> Method:
         return result
 
     return wrapper
+
+
+def _next_op() -> int:
+    """Return the id that the next op will have: the newest one still saw the old names."""
+    return hooks.current_op() + 1
 
 
 def _gradient_of(optimizer: object, parameter: torch.Tensor) -> torch.Tensor | None:

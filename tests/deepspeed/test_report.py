@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deepspeed.training import Training, train
+from tests.deepspeed.training import Training, names, train
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +34,16 @@ def test_a_release_with_a_known_race_is_warned_of_once_at_start(racy: Training) 
 def test_a_release_without_it_is_not_warned_of(clean: Training) -> None:
     """0.19.8 in the same configuration starts without a word."""
     assert "KnownRaceWarning" not in clean.text
+
+
+def test_both_sides_are_named_as_they_were_at_their_time(racy: Training) -> None:
+    """The reduction worked on the bucket's old gradients, the copy brings another one."""
+    refills = [race for race in racy.races if race["second"]["op"] == "aten::copy_"]
+
+    assert refills
+    for race in refills:
+        assert not set(names(race, "first")) & set(names(race, "second")), race["overlap"]
+        assert race["step"] is not None
 
 
 def test_a_finding_names_the_upstream_race_and_the_way_out(racy: Training) -> None:
@@ -88,4 +98,4 @@ def test_three_ranks_report_as_one_job(tmp_path: Path) -> None:
 
     assert run.text.count("SUMMARY streamguard") == 1
     assert "ranks=3/3" in run.text
-    assert any(race["ranks"] == [0, 1, 2] for race in run.races)
+    assert any([rank for rank, _ in race["ranks"]] == [0, 1, 2] for race in run.races)
