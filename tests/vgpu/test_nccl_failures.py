@@ -27,8 +27,16 @@ _IMPORT = "from nccl_program import *\n"
             ("dist.all_reduce(t)", "dist.all_reduce(t, dist.ReduceOp.MAX)"),
             ("all_reduce(count=2, float32, sum)", "all_reduce(count=2, float32, max)"),
         ),
+        (
+            # Neither waits for the other; the next collective tells.
+            (
+                "dist.broadcast(t, 0); dist.all_reduce(t)",
+                "dist.broadcast(t, 1); dist.all_reduce(t)",
+            ),
+            ("broadcast(count=2, float32, root=0)", "broadcast(count=2, float32, root=1)"),
+        ),
     ],
-    ids=["kind", "count", "type", "reduction"],
+    ids=["kind", "count", "type", "reduction", "both are root"],
 )
 def test_a_mismatch_names_both_ranks_calls(
     run_vgpu: RunVgpu, calls: tuple[str, str], texts: tuple[str, str]

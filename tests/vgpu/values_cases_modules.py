@@ -1,7 +1,5 @@
 """Cases: layers and losses."""
 
-# ruff: noqa: D103  (the name of a case says what it is)
-
 from __future__ import annotations
 
 from typing import Any

@@ -1,7 +1,5 @@
 """Cases: single operators, views, out arguments, lists, linear algebra and transforms."""
 
-# ruff: noqa: D103  (the name of a case says what it is)
-
 from __future__ import annotations
 
 from typing import Any
