@@ -75,6 +75,7 @@ Communicator::Communicator(const ncclUniqueId& id, int ranks, int rank, int devi
       rank_(rank),
       device_(device),
       peer_arenas_(static_cast<size_t>(ranks)),
+      compared_(static_cast<size_t>(ranks)),
       chain_(streamguard_vgpu_chain_create()) {}
 
 Communicator::~Communicator() {

@@ -59,6 +59,9 @@ class Communicator {
   // Whether `rank` has started collective number `index`; fails the communicator when it cannot.
   PeerWait await_collective(int rank, uint64_t index, const Message& own);
   PeerWait await_message(int from, const Message& own);
+  // Fails the communicator when a peer's collective differs from this rank's of the same number:
+  // finds also what no result depends on, such as two ranks that both believe to be the root.
+  void compare_with_peers();
   const Message& collective_of(int rank, uint64_t index) const;
   const Message& next_message(int from) const;
   const char* data_of(int rank, const Message& message) const;
@@ -95,6 +98,7 @@ class Communicator {
   bool stage(Message& message, const void* data);
   void retire_read_messages();
   bool is_read(const Published& published) const;
+  void fail_mismatch(int peer, uint64_t index, const Message& own, const Message& theirs);
   PeerWait wait_on(int peer, const Message& own);
   void publish_idle(bool idle);
   void set_text(const std::string& text);
@@ -109,6 +113,7 @@ class Communicator {
   Arena arena_;
   std::vector<SharedMemory> peer_arenas_;
   std::deque<Published> published_;
+  std::vector<uint64_t> compared_;  // collectives compared with each peer's
   streamguard_vgpu_chain* chain_;
   uint64_t splits_ = 0;
   bool is_monitored_ = false;

@@ -124,6 +124,7 @@ PeerWait Group::await_call(size_t position) const {
 }
 
 int Group::end() {
+  if (!communicator_->is_aborted()) communicator_->compare_with_peers();
   for (; ended_ < calls_.size(); ++ended_) {
     if (communicator_->is_aborted()) return kDone;
     if (communicator_->async_error() != ncclSuccess) return failed_answer();

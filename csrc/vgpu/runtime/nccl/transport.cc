@@ -1,4 +1,5 @@
 // Communicator: publishing messages, waiting for peers' messages, failures.
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 
@@ -159,10 +160,31 @@ PeerWait Communicator::await_collective(int rank, uint64_t index, const Message&
   }
   const Message& theirs = collective_of(rank, index);
   if (agree(theirs, own_message)) return PeerWait::kArrived;
+  fail_mismatch(rank, index, own_message, theirs);
+  return PeerWait::kWaiting;
+}
+
+void Communicator::fail_mismatch(int peer, uint64_t index, const Message& own_message,
+                                 const Message& theirs) {
   fail(ncclInvalidUsage, "collective " + std::to_string(index) + " differs: rank " +
                              std::to_string(rank_) + " called " + describe(own_message) +
-                             ", rank " + std::to_string(rank) + " called " + describe(theirs));
-  return PeerWait::kWaiting;
+                             ", rank " + std::to_string(peer) + " called " + describe(theirs));
+}
+
+void Communicator::compare_with_peers() {
+  const uint64_t own_started = own().started;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    const uint64_t their_started = board_.slot(rank).started.load(std::memory_order_acquire);
+    const uint64_t newest = std::max(own_started, their_started);
+    uint64_t& index = compared_[static_cast<size_t>(rank)];
+    // Older messages may be overwritten; their readers have compared them.
+    if (newest > kCollectiveRing) index = std::max(index, newest - kCollectiveRing);
+    for (; index < std::min(own_started, their_started); ++index) {
+      const Message& theirs = collective_of(rank, index);
+      const Message& ours = collective_of(rank_, index);
+      if (!agree(theirs, ours)) return fail_mismatch(rank, index, ours, theirs);
+    }
+  }
 }
 
 PeerWait Communicator::await_message(int from, const Message& own_message) {
