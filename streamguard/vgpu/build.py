@@ -5,6 +5,7 @@ Needs g++ and CUDA's public headers; no CUDA toolkit, no GPU, and torch only as 
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -93,11 +94,13 @@ def build(out_dir: Path, torch_dir: Path, include_dirs: Sequence[Path]) -> list[
     )
     layout.out.mkdir(parents=True, exist_ok=True)
     (layout.work / "generated").mkdir(parents=True, exist_ok=True)
-    generator_time = _newest(_STUBS.rglob("*.*"))
-    _generate_errors(layout, generator_time)
-    objects = _compile_all(layout)
-    manifest = _generate_stubs(layout, objects, generator_time)
-    return _link_all(layout, objects, manifest)
+    with (layout.work / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another build would replace files under this one
+        generator_time = _newest(_STUBS.rglob("*.*"))
+        _generate_errors(layout, generator_time)
+        objects = _compile_all(layout)
+        manifest = _generate_stubs(layout, objects, generator_time)
+        return _link_all(layout, objects, manifest)
 
 
 def _compiler() -> str:

@@ -91,11 +91,12 @@ for _ in range(3):
     works = [dist.all_reduce(t, group=g, async_op=True) for g, t in zip(groups, ts)]
     works[rank].wait(); torch.cuda.current_stream().synchronize()
     works[1 - rank].wait(); torch.cuda.current_stream().synchronize()
-show("sums", *ts); dist.destroy_process_group()
+from streamguard.vgpu import describe
+show("sums", *ts); print("rescues", describe().rescues); dist.destroy_process_group()
 """
     )
     for finished in run_vgpu(code, schedule=schedule, ranks=2):
-        assert finished.lines == ["sums [[16.0], [160.0]]"]
+        assert finished.lines == ["sums [[16.0], [160.0]]", "rescues 0"]
 
 
 @pytest.mark.parametrize("schedule", ["eager", "lazy"])
