@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from streamguard.errors import MissingBuildError, UsageError
+from streamguard.vgpu import toolkit
 
 _LIBRARIES = Path(__file__).resolve().parent / "lib"
 _BUILD_COMMAND = "python setup.py build_ext --inplace"
@@ -60,10 +61,12 @@ def load(device_count: int) -> None:
         except OSError as error:
             _handles.clear()
             raise MissingBuildError(path.name, str(error), _BUILD_COMMAND) from error
+    toolkit.provide()
 
 
 def _in_load_order() -> list[Path]:
-    libraries = sorted(_LIBRARIES.glob("lib*.so*"))
+    # A build writes `.new` files beside the libraries before it puts them in place.
+    libraries = sorted(p for p in _LIBRARIES.glob("lib*.so*") if p.suffix != ".new")
     runtimes = [path for path in libraries if path.name.startswith("libcudart.so")]
     if not runtimes:
         reason = f"no libcudart in {_LIBRARIES}"
