@@ -14,7 +14,8 @@ from streamguard.vgpu import toolkit
 @pytest.fixture
 def bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
     for variable in ("CUDA_HOME", "CUDA_PATH"):
-        monkeypatch.delenv(variable, raising=False)
+        monkeypatch.setenv(variable, "")  # so that what the test sets is undone
+        monkeypatch.delenv(variable)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(toolkit, "_INSTALLED", tmp_path / "cuda")
     return monkeypatch
