@@ -12,8 +12,8 @@ def attach_allocator_trace() -> None:
     """Attach the allocator's tracker, once per process. CUDA must be initialised."""
 
 def is_allocator_traced() -> bool: ...
-def count_unobserved_kernels() -> int:
-    """Count C++ kernels at the CUDA key registered after `install_observers`."""
+def unobserved_kernels() -> list[str]:
+    """Return the operators whose C++ CUDA kernel was registered after `install_observers`."""
 
 def start(stack_depth: int, sink: Callable[[int], None]) -> None:
     """Forget what was seen before, exchange the GPUTrace sink, and watch."""

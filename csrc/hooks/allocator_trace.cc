@@ -37,10 +37,18 @@ void note_allocation(DetectorState& state, core::HostThreadId thread, core::Byte
   state.engine.allocate(thread, bytes, core::MemoryKind::kDevice, owner);
 }
 
-void note_free(DetectorState& state, core::HostThreadId thread, uint64_t address) {
-  const core::AllocationId block = state.engine.allocation_at(address);
+void end_watches(DetectorState& state, core::ByteRange bytes) {
+  for (const core::ByteRange& ended : state.watch_log.end_within(bytes)) {
+    state.engine.unwatch(ended);
+  }
+}
+
+void note_free(DetectorState& state, core::HostThreadId thread, core::ByteRange bytes) {
+  end_watches(state, bytes);
+  const core::AllocationId block = state.engine.allocation_at(bytes.begin);
   if (block == core::kNoAllocation || !state.engine.is_live(block)) return;
   state.engine.free(thread, block, {state.free_label, core::SiteId{0}});
+  if (state.works.take_kept_until_end(block)) state.engine.forget(bytes);
 }
 
 // Called with the allocator's lock held: no CUDA, c10 or Python call in here.
@@ -60,7 +68,7 @@ void on_entry(const TraceEntry& entry) {
       note_allocation(*state, thread.id, bytes, entry);
       break;
     case TraceEntry::FREE_REQUESTED:
-      note_free(*state, thread.id, entry.addr_);
+      note_free(*state, thread.id, bytes);
       thread.freed_just_now = entry.addr_;
       break;
     case TraceEntry::FREE_COMPLETED:

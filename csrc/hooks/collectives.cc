@@ -78,12 +78,12 @@ class CollectiveScope final : public OpScope {
   ~CollectiveScope() override { release_records(); }
 
   bool on_record(core::EventId event, core::StreamId stream) override {
-    if (is_placed()) return false;
     if (is_on_communication_stream_ && stream == communication_stream_) {
-      place();
+      if (!is_placed()) place();
+      end_events_.push_back(event);
       return false;
     }
-    if (is_on_communication_stream_ || stream != current_stream_) return false;
+    if (is_placed() || is_on_communication_stream_ || stream != current_stream_) return false;
     held_records_.push_back(event);
     return true;
   }
@@ -101,6 +101,9 @@ class CollectiveScope final : public OpScope {
   void finish_collective() {
     if (!is_placed()) place();
     release_records();
+    if (is_on_communication_stream_) {
+      Detector::Access(Detector::get())->works.add(blocks_, end_events_);
+    }
     finish();
   }
 
@@ -113,6 +116,10 @@ class CollectiveScope final : public OpScope {
                    const std::vector<core::Access>& accesses) override {
     if (is_on_communication_stream_) {
       detector.streams.set_role_if_unnamed(stream, "NCCL stream of group " + group_.name);
+      for (const core::Access& access : accesses) {
+        const core::AllocationId block = detector.engine.allocation_at(access.region.begin);
+        if (block != core::kNoAllocation) blocks_.push_back(block);
+      }
     }
     const core::LabelId label =
         detector.labels.intern({op_, true, is_on_communication_stream_, group_.name});
@@ -138,6 +145,9 @@ class CollectiveScope final : public OpScope {
   bool is_on_communication_stream_ = false;
   core::StreamId communication_stream_ = core::kNoStream;
   c10::SmallVector<core::EventId, 2> held_records_;
+  // Of an asynchronous one: the blocks it keeps alive, and the events that were recorded behind it.
+  std::vector<core::AllocationId> blocks_;
+  std::vector<core::EventId> end_events_;
 };
 
 core::AccessKind kind_of(TensorUse use, bool is_root) {

@@ -8,6 +8,7 @@
 
 #include "core/engine.h"
 #include "core/name_table.h"
+#include "hooks/asynchronous_works.h"
 #include "hooks/findings.h"
 #include "hooks/labels.h"
 #include "hooks/sites.h"
@@ -36,6 +37,7 @@ struct DetectorState {
   core::NameTable names;
   FindingStore findings;
   WatchLog watch_log;
+  AsynchronousWorks works;
   Counters counters;
   int64_t step = -1;
   core::LabelId free_label = labels.intern_op("free");

@@ -48,12 +48,16 @@ void note_wait(uint64_t event_handle, uint64_t stream_handle) {
   if (thread.scope != nullptr) thread.scope->on_wait(event, stream);
   const Detector::Access detector(Detector::get());
   ++detector->counters.waits;
+  detector->works.note_wait(event);
   detector->engine.wait_event(thread.id, stream, event);
 }
 
 void note_event_deletion(uint64_t event_handle) {
   arriving_thread();
-  Detector::Access(Detector::get())->engine.destroy_event(core::EventId{event_handle});
+  const core::EventId event{event_handle};
+  const Detector::Access detector(Detector::get());
+  detector->engine.destroy_event(event);
+  detector->works.note_event_deletion(event);
 }
 
 // The three waits of the host. torch traces them before it calls CUDA, and from a copy even before

@@ -2,6 +2,7 @@
 #include <pthread.h>
 #include <pybind11/functional.h>
 #include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
 
 #include <string>
 #include <utility>
@@ -73,7 +74,7 @@ PYBIND11_MODULE(_hooks, module) {
   module.def("install_observers", &install_observers);
   module.def("attach_allocator_trace", &attach_allocator_trace);
   module.def("is_allocator_traced", &is_allocator_traced);
-  module.def("count_unobserved_kernels", &count_unobserved_kernels);
+  module.def("unobserved_kernels", &unobserved_kernels);
   module.def("start", &start, py::arg("stack_depth"), py::arg("sink"));
   module.def("stop", &stop);
   module.def("flush", &announce_news);

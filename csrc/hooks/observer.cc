@@ -3,6 +3,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
@@ -107,15 +108,18 @@ size_t install_observers() {
   return count;
 }
 
-size_t count_unobserved_kernels() {
-  size_t count = 0;
+std::vector<std::string> unobserved_kernels() {
+  std::vector<std::string> names;
   const Registrations& all = registrations();
   for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
-    if (all.observed_on_cuda.count(full_name(name)) != 0) continue;
+    if (all.observed_on_cuda.contains(full_name(name))) continue;
     const auto op = c10::Dispatcher::singleton().findSchema(name);
-    count += op && has_own_kernel(*op, c10::DispatchKey::CUDA) && is_native(*op);
+    if (op && has_own_kernel(*op, c10::DispatchKey::CUDA) && is_native(*op)) {
+      names.push_back(full_name(name));
+    }
   }
-  return count;
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 }  // namespace streamguard::hooks

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
+#include <vector>
 
 namespace streamguard::hooks {
 
@@ -15,7 +17,7 @@ namespace streamguard::hooks {
 /// Cost: 0.2 s the first time; afterwards 0.25 us for each kernel call while inactive.
 size_t install_observers();
 
-/// C++ kernels at the CUDA key that were registered after `install_observers` and are not observed.
-size_t count_unobserved_kernels();
+/// Operators whose C++ kernel at the CUDA key was registered after `install_observers`.
+std::vector<std::string> unobserved_kernels();
 
 }  // namespace streamguard::hooks

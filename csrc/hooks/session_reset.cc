@@ -9,6 +9,7 @@ void forget_everything() {
   const Detector::Access state(Detector::get());
   PinnedMemory::get().clear();
   state->engine.forget({0, UINT64_MAX});
+  state->works.clear();
 }
 
 }  // namespace streamguard::hooks

@@ -11,8 +11,21 @@ void WatchLog::watch(core::ByteRange range, const std::string& name) {
   ranges_.push_back({range, name});
 }
 
-void WatchLog::add(const core::WatchedAccess& watched, int64_t step) {
+std::vector<core::ByteRange> WatchLog::end_within(core::ByteRange bytes) {
+  std::vector<core::ByteRange> ended;
+  const auto first_ended =
+      std::stable_partition(ranges_.begin(), ranges_.end(),
+                            [&](const Watched& watched) { return !watched.range.overlaps(bytes); });
+  for (auto it = first_ended; it != ranges_.end(); ++it) ended.push_back(it->range);
+  ranges_.erase(first_ended, ranges_.end());
+  return ended;
+}
+
+void WatchLog::add(core::WatchedAccess watched, int64_t step) {
   const core::AccessRecord& access = watched.access;
+  std::erase_if(watched.after, [&](const core::WatchedAccess::After& after) {
+    return after.earlier.allocation != access.allocation;
+  });
   std::vector<Order> orders;
   for (const core::WatchedAccess::After& after : watched.after) {
     orders.push_back({after.earlier.label, after.earlier.kind, after.earlier.stream,

@@ -14,6 +14,7 @@ namespace streamguard::hooks {
 /// The accesses to watched regions, repeats counted.
 ///
 /// Thread safety: none; the detector's mutex serialises all calls.
+/// Invariant: an access is listed with earlier accesses to the same block only.
 /// Memory: bounded by watched names times distinct lines and orders of access.
 class WatchLog {
  public:
@@ -28,8 +29,11 @@ class WatchLog {
 
   /// Watching the same bytes under the same name again changes nothing.
   void watch(core::ByteRange range, const std::string& name);
+  /// The block `bytes` was freed: what comes there next is not what was watched.
+  /// Returns: the ranges that are watched no longer.
+  std::vector<core::ByteRange> end_within(core::ByteRange bytes);
   bool is_empty() const { return ranges_.empty(); }
-  void add(const core::WatchedAccess& access, int64_t step);
+  void add(core::WatchedAccess access, int64_t step);
   const std::deque<Entry>& entries() const { return entries_; }
 
  private:

@@ -5,6 +5,7 @@ Names, stream roles and source lines are looked up when these functions are call
 
 from __future__ import annotations
 
+NAMES_SHOWN = 8  # of kernels that are not observed
 LAYERS = ("observer", "gputrace", "allocator", "c10d")
 
 
@@ -52,6 +53,7 @@ def coverage() -> dict[str, object]:
     from streamguard import _hooks
 
     counters = _hooks.counters()
+    unobserved = _hooks.unobserved_kernels()
     allocator_is_traced = _hooks.is_allocator_traced()
     truncated = counters.pop("truncated_tensors")
     opaque = {"tensors with more than 1024 separate runs": truncated} if truncated else {}
@@ -62,7 +64,8 @@ def coverage() -> dict[str, object]:
         "opaque": opaque,
         "launches_observed": False,
         "thread_handover_assumed": True,
-        "unregistered_kernels": _hooks.count_unobserved_kernels(),
+        "unregistered_kernels": len(unobserved),
+        "unregistered_kernel_names": unobserved[:NAMES_SHOWN],
         "cuda_initialised": bool(torch.cuda.is_initialized()),
         "process_group": bool(
             torch.distributed.is_available() and torch.distributed.is_initialized()

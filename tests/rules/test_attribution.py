@@ -255,3 +255,51 @@ def test_watched_region_lists_who_touched_it_and_what_orders_them(tmp_path: Path
     assert [(a["op"], a["access"], a["edge"]["kind"]) for a in after] == [
         ("aten::add_", "write", "event_wait")
     ]
+
+
+def test_watch_ends_when_its_block_is_freed(tmp_path: Path) -> None:
+    """Later tenants of the bytes are not listed, nor are they what a new watch is ordered after."""
+    outcome = run(
+        tmp_path,
+        """
+        def tenant():
+            return torch.empty(1024, device="cuda")
+
+        x = tenant()
+        address = x.data_ptr()
+        hooks.watch(address, address + 4096, "x")
+        x.fill_(1)
+        del x
+        y = tenant()
+        assert y.data_ptr() == address
+        y.mul_(2)
+        del y
+        z = tenant()
+        assert z.data_ptr() == address
+        hooks.watch(address, address + 4096, "z")
+        z.add_(1)
+        """,
+    )
+
+    accesses = [(w["name"], w["op"], w["count"], w["ordered_after"]) for w in outcome.watched]
+    assert accesses == [("x", "aten::fill_", 1, []), ("z", "aten::add_", 1, [])]
+    assert_clean(outcome, ops_at_least=3)
+
+
+def test_watch_outlives_the_free_of_another_block(tmp_path: Path) -> None:
+    """Only the watched block's own free ends a watch."""
+    outcome = run(
+        tmp_path,
+        """
+        other, x = (torch.empty(1024, device="cuda") for _ in range(2))
+        hooks.watch(x.data_ptr(), x.data_ptr() + 4096, "x")
+        x.fill_(1)
+        del other
+        x.mul_(2)
+        """,
+    )
+
+    accesses = [
+        (w["name"], w["op"], [a["op"] for a in w["ordered_after"]]) for w in outcome.watched
+    ]
+    assert accesses == [("x", "aten::fill_", []), ("x", "aten::mul_", ["aten::fill_"])]
