@@ -265,7 +265,8 @@ def test_watch_ends_when_its_block_is_freed(tmp_path: Path) -> None:
         def tenant():
             return torch.empty(1024, device="cuda")
 
-        x = tenant()
+        other, x = tenant(), tenant()
+        hooks.watch(other.data_ptr(), other.data_ptr() + 4096, "other")
         address = x.data_ptr()
         hooks.watch(address, address + 4096, "x")
         x.fill_(1)
