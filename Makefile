@@ -2,6 +2,8 @@
 PYTHON ?= python3
 SETUP = $(PYTHON) tools/bootstrap.py
 RUN = .venv/bin
+# Most tests wait for a program of their own; one worker a core, which take over from each other.
+PYTEST = $(RUN)/python -m pytest -q -n auto --dist worksteal
 DEMO_DEEPSPEED = 0.17.2 0.19.8
 TABLE_DEEPSPEED = 0.17.2 0.18.5 0.19.2 0.19.8
 
@@ -23,14 +25,14 @@ demo: setup
 	@$(RUN)/python examples/demo.py
 
 test: setup
-	$(RUN)/python -m pytest -q
+	$(PYTEST)
 
 test-deepspeed:
 	@$(SETUP) --deepspeed $(TABLE_DEEPSPEED)
-	$(RUN)/python -m pytest -q tests/deepspeed -m "deepspeed_matrix or not long"
+	$(PYTEST) tests/deepspeed -m "deepspeed_matrix or not long"
 
 test-long: setup
-	$(RUN)/python -m pytest -q -m long
+	$(PYTEST) -m long
 
 bench: setup
 	$(RUN)/python bench/run.py
