@@ -101,7 +101,9 @@ class CollectiveScope final : public OpScope {
   void finish_collective() {
     if (!is_placed()) place();
     release_records();
-    if (is_on_communication_stream_) {
+    // Sends and receives keep nothing: they tell the allocator which stream they use.
+    const bool keeps_blocks = group_.communicator != core::kNoCommunicator;
+    if (is_on_communication_stream_ && keeps_blocks) {
       Detector::Access(Detector::get())->works.add(blocks_, end_events_);
     }
     finish();
@@ -206,7 +208,6 @@ class CollectiveObserver final : public KernelObserver {
   static void add_tensors(OpScope& scope, const c10::IValue& value, TensorUse use, bool is_root) {
     if (use == TensorUse::kNone) return;
     scope.add_value(value, kind_of(use, is_root));
-    scope.hold(value);
   }
 
   Group group_of(c10::ArrayRef<c10::IValue> arguments) const {

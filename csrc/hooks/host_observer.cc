@@ -75,7 +75,6 @@ class HostObserver final : public KernelObserver {
       const bool is_written = schema_.arguments[i] == ArgumentUse::kWrite;
       add_pinned(scope, arguments[i],
                  is_written ? core::AccessKind::kWrite : core::AccessKind::kRead);
-      scope.hold(arguments[i]);
     }
   }
 

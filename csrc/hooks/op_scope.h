@@ -36,8 +36,6 @@ class OpScope {
   void add_arguments(const OpSchema& schema, const torch::jit::Stack& stack);
   /// Writes of the results on the stack, unless they are bytes the arguments already stood for.
   void add_results(const OpSchema& schema, const torch::jit::Stack& stack);
-  /// Keeps `value` alive until the accesses are placed, if this stack is its only owner.
-  void hold(const c10::IValue& value);
 
   /// Places the accesses, then the host waits. Call once, when the kernel has returned.
   void finish();
@@ -78,6 +76,8 @@ class OpScope {
 
   void add_tensor(const at::Tensor& tensor, core::AccessKind kind);
   void add_result(const c10::IValue& value);
+  /// Keeps `value` alive until the accesses are placed, if this stack is its only owner.
+  void hold(const c10::IValue& value);
   void apply_waits();
   void leave();
 

@@ -102,14 +102,19 @@ def test_a_sink_that_raises_does_not_disturb_the_op(tmp_path: Path) -> None:
 
 
 def test_native_kernels_registered_later_are_counted(tmp_path: Path) -> None:
-    """A C++ kernel registered after the hooks is not observed, and the coverage says so."""
+    """C++ kernels registered after the hooks are not observed: coverage counts and names them."""
     outcome = run(
         tmp_path,
         """
         library = torch._C._dispatch_library("DEF", "late", "")
         library.def_("same(Tensor x) -> Tensor")
         library.impl_t_t("same", "CUDA")
-        assert hooks.coverage()["unregistered_kernels"] == 1
+        for i in range(9):
+            library.def_(f"same{i}(Tensor x) -> Tensor")
+            library.impl_t_t(f"same{i}", "CUDA")
+        assert hooks.coverage()["unregistered_kernels"] == 10
+        names = ["late::same", *(f"late::same{i}" for i in range(7))]
+        assert hooks.coverage()["unregistered_kernel_names"] == names
         torch.zeros(4, device="cuda")
         """,
     )
