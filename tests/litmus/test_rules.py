@@ -159,6 +159,12 @@ _RULES = [
         _HOST_RAW,
     ),
     rule(
+        "HB-06 a take is after the newest post",
+        "alloc_pinned x 8\n @t hostwrite x 'w'\n + @u post k\n @t post k\n - @u post k\n"
+        "take k\n hostread x 'r'",
+        _HOST_RAW,
+    ),
+    rule(
         "HB-07 record_stream holds a block back",
         "alloc x 8 a\n read b x 'r'\n + record_stream x b\n free x\n"
         "alloc y 8 a reuse=x\n write a y 'w'",
