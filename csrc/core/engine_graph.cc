@@ -60,10 +60,12 @@ void Engine::Parts::release_baked(AccessSpan accesses) {
 }
 
 LaneId Engine::Parts::new_graph_lane() {
-  // A lane is used again only when nothing on it can race: its order would hide a race otherwise.
+  // A lane is used again only when the hosts know all that it knows, its own ops and those it was
+  // joined with: its order would hide a race otherwise.
   for (auto lane = free_graph_lanes.begin(); lane != free_graph_lanes.end(); ++lane) {
     const LaneId candidate = *lane;
-    if (!order.is_known_to_hosts(candidate, order.clock(candidate).at(candidate))) continue;
+    if (!order.is_lane_known_to_hosts(candidate)) continue;
+    if (with_communicators && !with_communicators->is_lane_known_to_hosts(candidate)) continue;
     free_graph_lanes.erase(lane);
     return candidate;
   }

@@ -164,8 +164,8 @@ void HappensBefore::note_record(LaneId lane, EventId event) {
   self.has_event = true;
 }
 
-bool HappensBefore::is_snapshot_known_to_hosts(SnapshotId snapshot) const {
-  const auto& epochs = snapshots_[snapshot.value].clock.epochs();
+bool HappensBefore::is_clock_known_to_hosts(const VectorClock& clock) const {
+  const auto& epochs = clock.epochs();
   for (std::uint32_t lane = 0; lane < epochs.size(); ++lane) {
     if (!is_known_to_hosts(LaneId{lane}, epochs[lane])) return false;
   }

@@ -70,7 +70,11 @@ class HappensBefore {
     }
     return true;
   }
-  bool is_snapshot_known_to_hosts(SnapshotId snapshot) const;
+  bool is_snapshot_known_to_hosts(SnapshotId snapshot) const {
+    return is_clock_known_to_hosts(snapshots_[snapshot.value].clock);
+  }
+  // Whether being after what the lane knows says nothing that the hosts do not say.
+  bool is_lane_known_to_hosts(LaneId lane) const { return is_clock_known_to_hosts(clock(lane)); }
   // Edge by which `lane` last learned of `other`; kind kNone when it never did.
   OrderEdge last_edge(LaneId lane, LaneId other) const;
   std::optional<EventId> event_recorded_since(LaneId lane, Epoch epoch) const;
@@ -113,6 +117,7 @@ class HappensBefore {
     EventId event;
   };
 
+  bool is_clock_known_to_hosts(const VectorClock& clock) const;
   LaneId add_lane();
   Device& device(DeviceId id);
   void join_lane(LaneId waiting, LaneId source, OrderEdge::Kind kind, OpId next_op);

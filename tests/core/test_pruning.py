@@ -163,3 +163,16 @@ def test_forgotten_bytes_have_no_history() -> None:
     races = loop.engine.take_races()
     assert len(races) == 1
     assert races[0].second.region.width == _KB
+
+
+def test_destroyed_events_give_their_clocks_back() -> None:
+    """A hundred events, each recorded, waited for and destroyed, need one clock in all."""
+    loop = Loop()
+    for event in range(100):
+        loop.engine.record_event(loop.thread, event, loop.a)
+        loop.engine.wait_event(loop.thread, loop.b, event)
+        loop.engine.destroy_event(event)
+
+    loop.engine.record_event(loop.thread, 100, loop.a)
+
+    assert loop.engine.counts()["snapshots"] == 1
