@@ -1,9 +1,8 @@
-// Cost of one launch with two accesses in the engine.
+// Cost of one launch with two accesses in the engine, by streams and live regions.
 //
-// Usage: core_launch [streams] [regions] [launches] [repeats]
-// Prints median, least and most of `repeats` runs in nanoseconds per launch, and the counts of
-// shadow memory, which must not depend on the number of launches.
-#include <algorithm>
+// Usage: core_launch [streams] [regions] [launches]
+// Prints nanoseconds per launch as JSON, and the counts of shadow memory, which must not depend on
+// the number of launches.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -30,6 +29,14 @@ class Loop {
       engine_.allocate(thread_, {begin, begin + kBlockBytes}, MemoryKind::kDevice, streams_[0]);
     }
     region_count_ = region_count;
+  }
+
+  void touch_all() {
+    const std::uint64_t per_stream = region_count_ / streams_.size();
+    for (std::uint64_t index = 0; index < per_stream * streams_.size(); ++index) {
+      const Access accesses[] = {{region(index), AccessKind::kWrite, kNoAllocation}};
+      engine_.launch(thread_, streams_[index / per_stream], accesses, {LabelId{1}, SiteId{2}});
+    }
   }
 
   // Each stream reads and writes regions of its own, in an order that caches cannot guess.
@@ -74,29 +81,20 @@ std::uint64_t argument(int count, char** values, int index, std::uint64_t standa
 int main(int argument_count, char** arguments) {
   const auto streams = static_cast<std::uint32_t>(argument(argument_count, arguments, 1, 8));
   const std::uint64_t regions = argument(argument_count, arguments, 2, 1000);
-  const std::uint64_t launches = argument(argument_count, arguments, 3, 1000000);
-  const std::uint64_t repeats = argument(argument_count, arguments, 4, 7);
+  const std::uint64_t launches = argument(argument_count, arguments, 3, 300000);
 
   Loop loop(streams, regions);
-  loop.launch(std::max<std::uint64_t>(launches / 10, regions * 4));  // warm-up
+  loop.touch_all();
+  loop.launch(launches / 4);  // warm-up
+  const auto begin = std::chrono::steady_clock::now();
+  loop.launch(launches);
+  const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - begin;
   if (loop.engine().has_races()) {
-    std::puts("the loop races: the benchmark is wrong");
+    std::fputs("wrong: the loop races\n", stderr);
     return 1;
   }
-  std::vector<double> runs;
-  for (std::uint64_t repeat = 0; repeat < repeats; ++repeat) {
-    const auto begin = std::chrono::steady_clock::now();
-    loop.launch(launches);
-    const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - begin;
-    runs.push_back(took.count() / static_cast<double>(launches));
-  }
-  std::sort(runs.begin(), runs.end());
   const EngineCounts counts = loop.engine().counts();
-  std::printf(
-      "%u streams, %llu regions: %.0f ns per launch (median of %llu; %.0f to %.0f); "
-      "cells %zu, entries %zu, ops %llu\n",
-      streams, static_cast<unsigned long long>(regions), runs[runs.size() / 2],
-      static_cast<unsigned long long>(repeats), runs.front(), runs.back(), counts.cells,
-      counts.entries, static_cast<unsigned long long>(counts.ops));
+  std::printf("{\"ns\": %.2f, \"cells\": %zu, \"entries\": %zu}\n",
+              took.count() / static_cast<double>(launches), counts.cells, counts.entries);
   return 0;
 }
