@@ -291,7 +291,7 @@ def _brackets_literal(pattern: str) -> str:
 
 def _difference(after: Coverage, before: Coverage) -> Coverage:
     """Coverage of a time: counts are differences, the rest is as it is now."""
-    counts = {"ops", "accesses", "collectives", "waits", "records", "syncs", "unregistered_kernels"}
+    counts = {"ops", "accesses", "collectives", "waits", "records", "syncs"}
     changed: dict[str, int] = {
         item.name: getattr(after, item.name) - getattr(before, item.name)
         for item in fields(Coverage)
@@ -308,5 +308,4 @@ def _difference(after: Coverage, before: Coverage) -> Coverage:
         waits=changed["waits"],
         records=changed["records"],
         syncs=changed["syncs"],
-        unregistered_kernels=changed["unregistered_kernels"],
     )

@@ -54,6 +54,8 @@ def _limits(coverage: Coverage) -> str:
     unregistered = ""
     if coverage.unregistered_kernels:
         unregistered = f"{plural(coverage.unregistered_kernels, 'kernel')} registered too late"
+        names = " ".join(coverage.unregistered_kernel_names)
+        unregistered += f" ({names})" if names else ""
     handover = "thread hand-over assumed" if coverage.thread_handover_assumed else ""
     return "; ".join(
         part for part in (f"layers {layers}", launches, opaque, unregistered, handover) if part

@@ -111,6 +111,7 @@ def decode_coverage(values: Mapping[str, object]) -> Coverage:
         thread_handover_assumed=fields.truth("thread_handover_assumed", True),
         regions=fields.integer("regions", 0),
         unregistered_kernels=fields.integer("unregistered_kernels", 0),
+        unregistered_kernel_names=fields.texts("unregistered_kernel_names"),
         streams=len(fields.items("streams")) if listed else fields.integer("streams", 0),
         cuda_initialised=fields.truth("cuda_initialised", False),
         process_group=fields.truth("process_group", False),

@@ -99,6 +99,7 @@ def encode_coverage(coverage: Coverage) -> Json:
         "thread_handover_assumed": coverage.thread_handover_assumed,
         "regions": coverage.regions,
         "unregistered_kernels": coverage.unregistered_kernels,
+        "unregistered_kernel_names": list(coverage.unregistered_kernel_names),
         "streams": coverage.streams,
         "cuda_initialised": coverage.cuda_initialised,
         "process_group": coverage.process_group,

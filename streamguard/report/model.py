@@ -183,7 +183,13 @@ class WatchedAccess:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What the hooks saw. `opaque` counts launches outside any observed op, by kind."""
+    """What the hooks saw.
+
+    Attributes:
+        opaque: Launches outside any observed op, by kind.
+        unregistered_kernels: Native kernels registered after the hooks: their ops are not seen.
+        unregistered_kernel_names: The first few of them.
+    """
 
     ops: int = 0
     accesses: int = 0
@@ -197,6 +203,7 @@ class Coverage:
     thread_handover_assumed: bool = True
     regions: int = 0
     unregistered_kernels: int = 0
+    unregistered_kernel_names: tuple[str, ...] = ()
     streams: int = 0
     cuda_initialised: bool = False
     process_group: bool = False

@@ -76,10 +76,11 @@ def edge_text(edge: Edge) -> str:
     """What an edge is, and between which ops."""
     kind = edge_kind(edge)
     phrase = _EDGES.get(kind, kind.replace("_", " "))
-    event = f" {edge.event:#x}" if kind == "event_wait" and edge.event else ""
+    if kind == "event_wait" and edge.event:
+        phrase = f"a wait for event {edge.event:#x}"
     source = f" of {edge.from_stream}" if edge.from_stream else ""
     span = f" (recorded after op {edge.after_op}, waited for before op {edge.before_op})"
-    return f"{phrase}{event}{source}{span if kind == 'event_wait' else ''}"
+    return f"{phrase}{source}{span if kind == 'event_wait' else ''}"
 
 
 def is_ordered(edge: Edge) -> bool:

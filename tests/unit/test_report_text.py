@@ -225,7 +225,12 @@ def test_a_job_of_several_ranks() -> None:
 def test_a_clean_job() -> None:
     """A clean result says what was seen, and how."""
     seen = build_coverage(
-        coverage(opaque={"cublas": 2, "triton": 1}, launches_observed=True, unregistered_kernels=1)
+        coverage(
+            opaque={"cublas": 2, "triton": 1},
+            launches_observed=True,
+            unregistered_kernels=1,
+            unregistered_kernel_names=["my::late_kernel"],
+        )
     )
     rank = rank_findings()
     assert rank.summary is not None
