@@ -52,11 +52,10 @@ void Engine::Parts::order_collective(CommunicatorId communicator, LaneId lane) {
 void Engine::Parts::note_collective(CommunicatorId communicator, LaneId lane) {
   if (communicator == kNoCommunicator) return;
   const auto [at, is_new] = communicators.try_emplace(communicator);
-  if (is_new) {
-    at->second.snapshot = in_both([](HappensBefore& each) { return each.new_snapshot(); });
-  }
-  at->second.lane = lane;
-  in_both([&](HappensBefore& each) { each.take_snapshot(at->second.snapshot, lane, EventId{}); });
+  Communicator& known = at->second;
+  if (is_new) known.snapshot = in_both([](HappensBefore& each) { return each.new_snapshot(); });
+  known.lane = lane;
+  in_both([&](HappensBefore& each) { each.take_snapshot(known.snapshot, lane, EventId{}); });
 }
 
 OpId Engine::host_access(HostThreadId thread, AccessSpan accesses, OpInfo info) {

@@ -124,12 +124,10 @@ void Engine::destroy_event(EventId event) {
 void Engine::post(HostThreadId thread, MessageId message) {
   Parts& parts = *parts_;
   const auto [at, is_new] = parts.messages.try_emplace(message);
-  if (is_new) {
-    at->second = parts.in_both([](HappensBefore& each) { return each.new_snapshot(); });
-  }
-  parts.in_both([&](HappensBefore& each) {
-    each.take_snapshot(at->second, parts.host_lane(thread), EventId{});
-  });
+  SnapshotId& posted = at->second;
+  if (is_new) posted = parts.in_both([](HappensBefore& each) { return each.new_snapshot(); });
+  parts.in_both(
+      [&](HappensBefore& each) { each.take_snapshot(posted, parts.host_lane(thread), EventId{}); });
 }
 
 void Engine::take(HostThreadId thread, MessageId message) {
