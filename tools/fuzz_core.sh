@@ -37,5 +37,5 @@ for target in "$@"; do
   mkdir -p "build/fuzz/${target}_corpus"
   echo "$target: $runs inputs"
   "build/fuzz/${target}_fuzz" -runs="$runs" -max_len=1024 -timeout=10 -rss_limit_mb=2048 \
-    -print_final_stats=1 -verbosity=0 -artifact_prefix=build/fuzz/ "build/fuzz/${target}_corpus"
+    -print_final_stats=1 -print_funcs=0 -verbosity=0 -artifact_prefix=build/fuzz/ "build/fuzz/${target}_corpus"
 done

@@ -24,16 +24,8 @@ ROOT = Path(__file__).resolve().parent.parent
 TABLE = ROOT / "tools" / "core_mutants"
 SCRATCH = ROOT / "build" / "mutate_core"
 # Verdicts before counts, random programs last: most mutants die in the first second.
-TESTS = (
-    "tests/litmus/test_rules.py",
-    "tests/litmus/test_cases.py",
-    "tests/core/test_pruning.py",
-    "tests/core/test_findings.py",
-    "tests/core/test_host_threads.py",
-    "tests/core/test_regions.py",
-    "tests/litmus/test_command.py",
-    "tests/litmus/test_random_programs.py",
-)
+FIRST_TESTS = ("tests/litmus/test_rules.py", "tests/litmus/test_cases.py")
+LAST_TESTS = ("tests/litmus/test_random_programs.py",)
 HANGS_AFTER_S = 240
 
 
@@ -78,6 +70,16 @@ def check(mutants: list[Mutant]) -> None:
         raise TableError("two mutants have the same title")
     for mutant in mutants:
         mutant.apply((ROOT / "csrc" / "core" / mutant.file).read_text())
+
+
+def tests() -> list[str]:
+    every = [
+        str(path.relative_to(ROOT))
+        for folder in ("core", "litmus")
+        for path in sorted((ROOT / "tests" / folder).glob("test_*.py"))
+    ]
+    between = [name for name in every if name not in (*FIRST_TESTS, *LAST_TESTS)]
+    return [*FIRST_TESTS, *between, *LAST_TESTS]
 
 
 class Build:
@@ -149,7 +151,7 @@ class Build:
         environment = {**os.environ, "PYTHONPATH": str(SCRATCH), "PYTHONDONTWRITEBYTECODE": "1"}
         command = [
             *(sys.executable, "-m", "pytest", "-q", "-x", "--tb=no"),
-            *("-p", "no:cacheprovider", "-p", "no:streamguard", *TESTS),
+            *("-p", "no:cacheprovider", "-p", "no:streamguard", *tests()),
         ]
         return subprocess.run(
             command,
