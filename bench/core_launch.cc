@@ -31,11 +31,14 @@ class Loop {
     region_count_ = region_count;
   }
 
+  // Afterwards memory has its final size: a read and a write are kept for each region.
   void touch_all() {
     const std::uint64_t per_stream = region_count_ / streams_.size();
     for (std::uint64_t index = 0; index < per_stream * streams_.size(); ++index) {
-      const Access accesses[] = {{region(index), AccessKind::kWrite, kNoAllocation}};
-      engine_.launch(thread_, streams_[index / per_stream], accesses, {LabelId{1}, SiteId{2}});
+      for (const AccessKind kind : {AccessKind::kWrite, AccessKind::kRead}) {
+        const Access accesses[] = {{region(index), kind, kNoAllocation}};
+        engine_.launch(thread_, streams_[index / per_stream], accesses, {LabelId{1}, SiteId{2}});
+      }
     }
   }
 

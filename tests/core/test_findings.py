@@ -211,3 +211,28 @@ def test_a_new_block_in_known_complete_memory_is_no_reuse() -> None:
     run.engine.host_access(run.thread, [access(0, 64, _WRITE)], 5)
 
     assert not run.engine.has_races
+
+
+def test_an_access_to_the_same_bytes_as_before_notices_the_free() -> None:
+    """The block that the engine remembers for those bytes is looked up again."""
+    run = Run()
+    run.write(run.a, 0, 8)
+    run.engine.free(run.thread, run.block, 3)
+
+    run.read(run.a, 0, 8)
+
+    race = run.only_race()
+    assert (race.kind, race.first.allocation) == (RaceKind.UAF, run.block)
+
+
+def test_an_access_to_the_same_bytes_as_before_notices_the_new_block() -> None:
+    """After a use after free at those bytes, the next block there is a live one."""
+    run = Run()
+    run.engine.free(run.thread, run.block, 3)
+    run.read(run.a, 0, 8)
+    assert run.only_race().kind == RaceKind.UAF
+    run.allocate(0, 4096)
+
+    run.write(run.a, 0, 8)
+
+    assert not run.engine.has_races
