@@ -82,7 +82,11 @@ def _read_json_lines(text: str, source: str) -> Iterable[Variant]:
 
 
 def _read_yaml(text: str, source: str) -> list[Variant]:
-    loader = yaml.SafeLoader(text)
+    try:
+        loader = yaml.SafeLoader(text)
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise LitmusError(source, line, f"no YAML: {error.reason}") from error
     try:
         node = loader.get_single_node()
         document = None if node is None else loader.construct_document(node)

@@ -147,3 +147,11 @@ def test_comments_threads_and_quotes() -> None:
     assert (statement.thread, statement.verb, statement.words) == ("io", "read", ("a", "b[1:2]"))
     assert (statement.label, statement.text, statement.line) == ("it's # one", "read a b[1:2]", 7)
     assert parse_statement("   # nothing", 1) is None
+
+
+def test_a_character_that_yaml_does_not_allow() -> None:
+    """The YAML reader refuses it before it parses anything; the line is still named."""
+    line, reason = error_of("id: x\nsequence:\n  events:\n    - alloc x 8 \0a\n")
+
+    assert line == 4
+    assert reason == "no YAML: special characters are not allowed"
