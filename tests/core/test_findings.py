@@ -236,3 +236,17 @@ def test_an_access_to_the_same_bytes_as_before_notices_the_new_block() -> None:
     run.write(run.a, 0, 8)
 
     assert not run.engine.has_races
+
+
+def test_an_op_of_very_many_interleaved_rows_is_entered_at_once() -> None:
+    """Rows of two pitches over a gigabyte: the read is kept whole beside the write."""
+    run = Run()
+    size = 1 << 30
+    written = (0, 1, 2, size // 2, _WRITE, 0)
+    read = (0, 1, 3, size // 3, _READ, 0)
+
+    run.engine.launch(run.thread, run.a, [read, written], 1)
+
+    counts = run.engine.counts()
+    assert counts["entries"] <= 4
+    assert not run.engine.has_races
