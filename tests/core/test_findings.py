@@ -250,3 +250,15 @@ def test_an_op_of_very_many_interleaved_rows_is_entered_at_once() -> None:
     counts = run.engine.counts()
     assert counts["entries"] <= 4
     assert not run.engine.has_races
+
+
+def test_a_block_that_is_only_seen_later_is_no_reuse() -> None:
+    """Bytes accessed before their allocation was seen belong to no other block."""
+    run = Run()
+    run.write(run.a, 8192, 8)
+    run.allocate(8192, 8200)
+
+    run.read(run.b, 8192, 8)
+
+    race = run.only_race()
+    assert (race.kind, race.domain) == (RaceKind.RAW, RaceDomain.DEVICE)
