@@ -176,3 +176,13 @@ def test_destroyed_events_give_their_clocks_back() -> None:
     loop.engine.record_event(loop.thread, 100, loop.a)
 
     assert loop.engine.counts()["snapshots"] == 1
+
+
+def test_rows_of_one_pattern_replace_each_other() -> None:
+    """A hundred writes of the same column of a matrix are kept once."""
+    loop = Loop()
+    loop.allocate(0, _KB)
+    for _ in range(100):
+        loop.engine.launch(loop.thread, loop.a, [(0, 4, 8, 128, _WRITE, 0)], 1)
+
+    assert loop.shadow() == (1, 1)
