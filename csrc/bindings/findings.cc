@@ -5,6 +5,7 @@
 
 #include "bindings/bindings.h"
 #include "core/engine.h"
+#include "core/needed_waits.h"
 #include "core/race.h"
 
 namespace py = pybind11;
@@ -15,6 +16,7 @@ namespace {
 using core::AccessKind;
 using core::AccessRecord;
 using core::MissingOrder;
+using core::NeededWait;
 using core::OrderEdge;
 using core::Race;
 using core::WatchedAccess;
@@ -121,6 +123,18 @@ void bind_findings(py::module_& module) {
           "overlap",
           [](const Race& self) { return std::pair(self.overlap.begin, self.overlap.end); })
       .def_readonly("missing", &Race::missing);
+  py::class_<NeededWait>(module, "NeededWait")
+      .def_property_readonly(
+          "from_stream", [](const NeededWait& self) { return unless(self.from, core::kNoStream); })
+      .def_property_readonly(
+          "to_stream", [](const NeededWait& self) { return unless(self.to, core::kNoStream); })
+      .def_property_readonly(
+          "thread", [](const NeededWait& self) { return unless(self.thread, core::kNoHostThread); })
+      .def_property_readonly("after_op", [](const NeededWait& self) { return self.after_op.value; })
+      .def_property_readonly("before_op",
+                             [](const NeededWait& self) { return self.before_op.value; })
+      .def_readonly("races", &NeededWait::races);
+  module.def("needed_waits", &core::needed_waits, py::arg("races"));
   py::class_<WatchedAccess::After>(module, "OrderedAfter")
       .def_readonly("earlier", &WatchedAccess::After::earlier)
       .def_readonly("edge", &WatchedAccess::After::edge);
