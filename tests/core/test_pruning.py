@@ -186,3 +186,14 @@ def test_rows_of_one_pattern_replace_each_other() -> None:
         loop.engine.launch(loop.thread, loop.a, [(0, 4, 8, 128, _WRITE, 0)], 1)
 
     assert loop.shadow() == (1, 1)
+
+
+def test_forgotten_bytes_have_no_block() -> None:
+    """The rest of the block stays what it was."""
+    loop = Loop()
+    block = loop.allocate(0, _KB)
+
+    loop.engine.forget(0, 512)
+
+    assert loop.engine.allocation_at(0) == 0
+    assert loop.engine.allocation_at(512) == block
