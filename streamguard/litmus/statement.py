@@ -139,6 +139,8 @@ def parse_region(text: str, line: int) -> RegionText:
             line, f"{text!r} is no region; expected b, b[lo:hi] or b[lo:hi:pitch/width]"
         )
     name, *numbers = match.groups()
+    if any(number is not None and len(number) > 18 for number in numbers):
+        raise StatementError(line, f"region {text!r:.60} has a number of more than 18 digits")
     begin, end, pitch, width = (None if number is None else int(number) for number in numbers)
     if begin is not None and end is not None and begin > end:
         raise StatementError(line, f"region {text!r} ends before it begins")

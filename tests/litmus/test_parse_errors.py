@@ -31,6 +31,11 @@ def error_of(text: str) -> tuple[int, str]:
         (["alloc x 8 a", "read a x[0:9] 'r'"], 5, "byte 9 is outside 'x', which has 8 bytes"),
         (["alloc x 8 a", "read a x[4:2] 'r'"], 5, "region 'x[4:2]' ends before it begins"),
         (["alloc x 8 a", "read a x[0:8:0/1] 'r'"], 5, "region 'x[0:8:0/1]' has pitch 0"),
+        (
+            ["alloc x 8 a", "read a x[0:8:9999999999999999999/1] 'r'"],
+            5,
+            "region 'x[0:8:9999999999999999999/1]' has a number of more than 18 digits",
+        ),
         (["alloc x 8 a", "read a x 'r"], 5, 'event 2: a quote is not closed in "read a x \'r"'),
         (["alloc x 8 a", "alloc x 8 a"], 5, "'x' already exists"),
         (["alloc x 8 a", "alloc y 8 a reuse=x"], 5, "reuse=x: 'x' was not freed"),
