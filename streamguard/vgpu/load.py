@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import sys
 from pathlib import Path
 
 from streamguard.errors import MissingBuildError, UsageError
-from streamguard.vgpu import toolkit
+from streamguard.vgpu import autograd_threads, toolkit
 
 _LIBRARIES = Path(__file__).resolve().parent / "lib"
 _BUILD_COMMAND = "python setup.py build_ext --inplace"
@@ -62,6 +63,7 @@ def load(device_count: int) -> None:
             _handles.clear()
             raise MissingBuildError(path.name, str(error), _BUILD_COMMAND) from error
     toolkit.provide()
+    atexit.register(autograd_threads.let_them_finish)
 
 
 def _in_load_order() -> list[Path]:
