@@ -7,14 +7,18 @@ PYTEST = $(RUN)/python -m pytest -q -n auto --dist worksteal
 DEMO_DEEPSPEED = 0.17.2 0.19.8
 TABLE_DEEPSPEED = 0.17.2 0.18.5 0.19.2 0.19.8
 
-.PHONY: demo test test-deepspeed test-long lint format bench setup clean help
+.PHONY: demo test test-deepspeed test-long mutate-core fuzz sanitize lint format bench bench-engine setup clean help
 
 help:
 	@echo "make demo            set up, then find the race of DeepSpeed 0.17.2 without a GPU"
 	@echo "make test            set up, then run the tests"
 	@echo "make test-deepspeed  every release and scenario of the table in docs/deepspeed.md"
 	@echo "make test-long       random programs against the oracle, soak runs"
-	@echo "make bench           costs as ratios against peers in the same run"
+	@echo "make mutate-core     break each rule of the engine in turn; every mutant must be killed"
+	@echo "make fuzz            damaged input for the engine and the litmus reader (needs clang)"
+	@echo "make sanitize        the engine under ASan, UBSan and TSan"
+	@echo "make bench           added time per op against PyTorch's sanitizer, in the same run"
+	@echo "make bench-engine    the engine against PyTorch's sanitizer and TSan fibers"
 	@echo "make lint            ruff, mypy --strict, clang-format; make format repairs what it can"
 	@echo "make clean           remove what was built; .venv and .deepspeed too"
 
@@ -34,14 +38,28 @@ test-deepspeed:
 test-long: setup
 	$(PYTEST) -m long
 
+mutate-core: setup
+	$(RUN)/python tools/mutate_core.py
+
+fuzz: setup
+	tools/fuzz_core.sh
+	$(RUN)/python tools/fuzz_litmus.py
+
+sanitize:
+	tools/sanitize_core.sh
+
 bench: setup
 	$(RUN)/python bench/run.py
+
+bench-engine: setup
+	$(RUN)/python bench/engine.py
 
 lint:
 	@$(SETUP) --tools
 	$(RUN)/ruff check .
 	$(RUN)/ruff format --check .
 	$(RUN)/mypy
+	$(RUN)/python tools/mutate_core.py --check
 	git ls-files 'csrc/*.cc' 'csrc/*.h' | xargs $(RUN)/clang-format --dry-run -Werror
 
 format:

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from pybind11.setup_helpers import ParallelCompile, Pybind11Extension
-from setuptools import setup
+from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 from setuptools.command.editable_wheel import editable_wheel
@@ -121,6 +121,7 @@ class BuildExtensions(build_ext):
         # One place for objects, else `pip install -e` compiles everything again in a folder of
         # its own. The engine's objects are shared too: the hooks list the same sources.
         self.build_temp = str(ROOT / "build" / "objects")
+        discard_foreign_objects(Path(self.build_temp), self.extensions, force=bool(self.force))
         if self.torch and self.cuda:
             in_place = self.inplace or getattr(self, "editable_mode", False)
             package = (ROOT if in_place else Path(self.build_lib)) / "streamguard"
@@ -128,6 +129,20 @@ class BuildExtensions(build_ext):
 
             build_virtual_gpu(package / "vgpu" / "lib", self.torch, [self.cuda])
         super().run()
+
+
+def discard_foreign_objects(objects: Path, extensions: list[Extension], *, force: bool) -> None:
+    """Throw away objects that were compiled for another torch, Python or set of flags.
+
+    The listings that `needs_compiling` reads leave out system headers, torch's among them.
+    """
+    made_for = objects / "made-for.txt"
+    flags = [f"{e.name} {e.extra_compile_args} {e.include_dirs}" for e in extensions]
+    signature = "\n".join([sys.version, sys.prefix, *flags])
+    if force or not made_for.exists() or made_for.read_text() != signature:
+        shutil.rmtree(objects, ignore_errors=True)
+        objects.mkdir(parents=True)
+        made_for.write_text(signature)
 
 
 def needs_compiling(object_file: str, source: str) -> bool:

@@ -65,6 +65,8 @@ def run_watched(name: str, release: str, title: str, *arguments: str) -> Run:
         ).returncode
     print(f"status {status} after {time.monotonic() - begin:.0f} s, log in {log.relative_to(ROOT)}")
     shown = f"streamguard run --vgpu 2 --accesses 'ipg_buffer[*]' -- {' '.join(program)}"
+    if folder.exists():
+        shown = f"PYTHONPATH=.deepspeed/{release} {shown}"
     return Run(f"DeepSpeed {release}: {title}", shown, status, output)
 
 
@@ -97,8 +99,9 @@ def main() -> int:
         else f"{newest.title}: every pair is ordered"
     )
     print(
-        "\nOn a machine with GPUs, the same without --vgpu:\n"
+        "\nThe same on a machine with GPUs, under the DeepSpeed that is installed there:\n"
         f"  streamguard run -- torchrun --nproc_per_node 2 {SCRIPT}\n"
+        f"  streamguard run -- torchrun --nproc_per_node 2 {SCRIPT} --scenario producers\n"
         f"  STREAMGUARD=1 torchrun --nproc_per_node 2 {SCRIPT}"
     )
     if bad.status != RACES or not found:

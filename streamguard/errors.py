@@ -31,6 +31,12 @@ class ConfigurationError(UsageError):
         self.expected = expected
 
 
+# Works for a checkout and for an installed package; builds anew whatever was built before.
+REBUILD_COMMAND = (
+    "pip install --no-build-isolation --no-deps --force-reinstall -e . (in streamguard's sources)"
+)
+
+
 class MissingBuildError(StreamguardError):
     """A compiled part of streamguard is absent or was built for another torch.
 
@@ -40,11 +46,25 @@ class MissingBuildError(StreamguardError):
         command: The command that builds it.
     """
 
-    def __init__(self, part: str, reason: str, command: str) -> None:
+    def __init__(self, part: str, reason: str, command: str = REBUILD_COMMAND) -> None:
         super().__init__(f"{part}: {reason}. Build it with: {command}")
         self.part = part
         self.reason = reason
         self.command = command
+
+
+class UnsupportedTorchError(StreamguardError):
+    """The installed torch cannot be watched, however streamguard is built.
+
+    Args:
+        part: What needs another torch, such as "streamguard._hooks".
+        reason: What is wrong with this one.
+    """
+
+    def __init__(self, part: str, reason: str) -> None:
+        super().__init__(f"{part}: {reason}. Install the CUDA build of torch, then streamguard")
+        self.part = part
+        self.reason = reason
 
 
 class RecordError(StreamguardError):

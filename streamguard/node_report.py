@@ -17,9 +17,9 @@ WAIT_S = 10.0
 _POLL_S = 0.05
 
 
-def report_path(directory: Path, host: str) -> Path:
-    """Where a node's report is kept as text; that it exists means that it was printed."""
-    return directory / f"report-{host}.txt"
+def report_path(directory: Path, run: str, host: str) -> Path:
+    """Where a node's report on one run is kept; that it exists means that it was printed."""
+    return directory / f"report-{run}-{host}.txt"
 
 
 def print_node_report(
@@ -47,7 +47,7 @@ def print_node_report(
         notes=result.notes,
         access_patterns=patterns,
     )
-    print_report(report, keep_at=report_path(directory, start.host))
+    print_report(report, keep_at=report_path(directory, start.run, start.host))
 
 
 def print_report(report: Report, *, keep_at: Path | None = None) -> None:

@@ -19,6 +19,7 @@ from streamguard import identity
 from streamguard.config import Config, parse
 from streamguard.errors import StreamguardError
 from streamguard.node_report import print_node_report, print_report, report_path
+from streamguard.output_directory import problem_of
 from streamguard.report.fields import FieldError
 from streamguard.report.jsonl import RankFile, Record
 from streamguard.report.merge import merge_ranks, read_directory
@@ -56,10 +57,17 @@ def report_if_nobody_did() -> None:
     """
     config = parse(os.environ)
     directory = output_directory(config)
-    if config.reports_elsewhere or report_path(directory, identity.host_hash()).exists():
+    if config.reports_elsewhere:
+        return
+    if report_path(directory, str(config.run), identity.host_hash()).exists():
         return
     result = read_directory(directory)
     ranks = [rank for rank in result.ranks if rank.start.run == config.run]
+    problem = problem_of(directory) if not ranks else None
+    if problem is not None:
+        # Whatever ranks there were have said so as well and have printed their own findings.
+        print(f"streamguard: no results in {directory}: {problem}", file=sys.stderr)
+        return
     print_report(merge_ranks(ranks, notes=result.notes, access_patterns=config.accesses))
 
 

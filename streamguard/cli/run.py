@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING
 from streamguard import config, exit_status
 from streamguard.cli.child import run_command
 from streamguard.cli.launchers import forwarding
-from streamguard.errors import ConfigurationError, UsageError
+from streamguard.errors import ConfigurationError, MissingBuildError, UsageError
 from streamguard.identity import new_run_id
+from streamguard.output_directory import problem_of
 from streamguard.report.job_json import job_json_lines
 from streamguard.report.merge import merge_ranks, read_directory
 from streamguard.report.model import Report
 from streamguard.report.output import write_text
 from streamguard.report.text import render
+from streamguard.vgpu import load
 
 if TYPE_CHECKING:
     from streamguard.cli.main import Subparsers
@@ -78,10 +80,13 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("no command to watch; write it after --, such as: -- python train.py")
     environ = _environment(arguments, os.environ)
     settings = _checked(environ)
+    if arguments.vgpu is not None:
+        _check_virtual_gpu(arguments.vgpu, settings)
     if arguments.schedule is not None and settings.vgpu_devices is None:
         raise UsageError("--schedule orders the virtual GPU; it needs --vgpu N")
     if shutil.which(command[0], path=environ.get("PATH")) is None:
         raise UsageError(f"{command[0]}: no such command")
+    _check_output(Path(environ["STREAMGUARD_OUTPUT"]))
     with forwarding(command, environ) as launch:
         status = run_command(launch.command, launch.environ)
     report = _collect(settings)
@@ -117,18 +122,26 @@ def _environment(arguments: argparse.Namespace, inherited: Mapping[str, str]) ->
         environ["STREAMGUARD_ACCESSES"] = ",".join(arguments.accesses)
     output = arguments.output or environ.get("STREAMGUARD_OUTPUT") or f"streamguard-{run_id}"
     environ["STREAMGUARD_OUTPUT"] = str(Path(output).absolute())
-    if arguments.output is not None:
-        _make_directory(Path(output))
     return environ
 
 
-def _make_directory(directory: Path) -> None:
+def _check_virtual_gpu(text: str, settings: config.Config) -> None:
+    if settings.vgpu_devices is None:
+        raise UsageError(f"--vgpu {text!r} is not understood; expected the number of devices")
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"--output {directory}: {error.strerror}") from error
-    if not os.access(directory, os.W_OK | os.X_OK):
-        raise UsageError(f"--output {directory}: not writable")
+        load.check_built()
+    except MissingBuildError as error:
+        raise UsageError(
+            f"--vgpu {text}: {error}. It needs torch's CUDA build, and CUDA headers at build time"
+        ) from error
+
+
+def _check_output(directory: Path) -> None:
+    problem = problem_of(directory)
+    if problem is not None:
+        raise UsageError(
+            f"--output {directory}: {problem}; name a directory that the ranks can write to"
+        )
 
 
 def _checked(environ: Mapping[str, str]) -> config.Config:
@@ -148,7 +161,11 @@ def _collect(settings: config.Config) -> Report:
     result = read_directory(settings.output)
     # A directory that is used again holds the files of earlier runs as well.
     ranks = [rank for rank in result.ranks if rank.start.run == settings.run]
-    return merge_ranks(ranks, notes=result.notes, access_patterns=settings.accesses)
+    problem = None if ranks else problem_of(settings.output)
+    notes = [*result.notes, *([f"no results in {settings.output}: {problem}"] if problem else [])]
+    absent = sorted((settings.ranks or frozenset()) - {rank.start.rank for rank in ranks})
+    notes += [f"rank {rank} was to be watched and never reported in" for rank in absent]
+    return merge_ranks(ranks, notes=notes, access_patterns=settings.accesses)
 
 
 def _print(report: Report, settings: config.Config, *, as_json: bool) -> None:

@@ -74,4 +74,6 @@ def _nothing_reason(report: Report) -> str:
             "no process initialised CUDA or a process group. If one should have, look whether "
             "streamguard is installed in the Python that ran the program"
         )
-    return "CUDA was initialised, but no op was seen; this run proves nothing"
+    if all(rank.summary is None for rank in report.ranks):
+        return "no rank wrote a summary: killed, or ended by os._exit; what it ran is not known"
+    return "ranks took part, but no op on CUDA memory was seen; this run proves nothing"

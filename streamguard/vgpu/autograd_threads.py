@@ -1,8 +1,8 @@
 """Lets torch's autograd threads finish before the interpreter goes away.
 
-After `backward()` has returned, the autograd thread still drops the last reference to its graph task,
-for which it takes the GIL. On a GPU the program's next synchronisation gives it that time. On the
-virtual GPU nothing takes any, so a program that ends right after `backward()` finalises the
+After `backward()` has returned, the autograd thread still drops the last reference to its graph
+task, for which it takes the GIL. On a GPU the program's next synchronisation gives it that time.
+On the virtual GPU nothing takes any, so a program that ends right after `backward()` finalises the
 interpreter first: the thread is then ended inside a destructor, and the process aborts. Python
 3.11 ends threads that ask a finalising interpreter for the GIL; from 3.14 on it lets them hang.
 """

@@ -12,7 +12,6 @@ from streamguard.errors import MissingBuildError, UsageError
 from streamguard.vgpu import autograd_threads, toolkit
 
 _LIBRARIES = Path(__file__).resolve().parent / "lib"
-_BUILD_COMMAND = "python setup.py build_ext --inplace"
 _handles: dict[str, ctypes.CDLL] = {}
 
 
@@ -61,9 +60,18 @@ def load(device_count: int) -> None:
             _handles[path.name] = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
         except OSError as error:
             _handles.clear()
-            raise MissingBuildError(path.name, str(error), _BUILD_COMMAND) from error
+            raise MissingBuildError(path.name, str(error)) from error
     toolkit.provide()
     atexit.register(autograd_threads.let_them_finish)
+
+
+def check_built() -> None:
+    """Refuse early, before a program is started that needs the libraries.
+
+    Raises:
+        MissingBuildError: The libraries are not built.
+    """
+    _in_load_order()
 
 
 def _in_load_order() -> list[Path]:
@@ -72,7 +80,7 @@ def _in_load_order() -> list[Path]:
     runtimes = [path for path in libraries if path.name.startswith("libcudart.so")]
     if not runtimes:
         reason = f"no libcudart in {_LIBRARIES}"
-        raise MissingBuildError("the virtual GPU", reason, _BUILD_COMMAND)
+        raise MissingBuildError("the virtual GPU", reason)
     # The runtime first, then the driver: the others are linked against them.
     rank = {"libcudart": 0, "libcuda": 1}
     return sorted(libraries, key=lambda path: (rank.get(path.name.split(".so")[0], 2), path.name))

@@ -17,7 +17,6 @@ from types import ModuleType
 from streamguard.errors import MissingBuildError, StreamguardError
 
 _PART = "streamguard.vgpu._values"
-_REBUILD = "python setup.py build_ext --inplace"
 
 # Exit status of a process whose twins failed without any later call to tell: EX_SOFTWARE.
 LOST_ERROR_STATUS = 70
@@ -125,11 +124,11 @@ def _load() -> ModuleType:
     try:
         extension = importlib.import_module(_PART)
     except ImportError as error:
-        raise MissingBuildError(_PART, str(error), _REBUILD) from error
+        raise MissingBuildError(_PART, str(error)) from error
     running = torch.__version__.split("+")[0]
     if extension.built_for_torch.split("+")[0] != running:
         reason = f"built for torch {extension.built_for_torch}, but torch {running} is running"
-        raise MissingBuildError(_PART, reason, _REBUILD)
+        raise MissingBuildError(_PART, reason)
     return extension
 
 

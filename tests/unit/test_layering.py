@@ -22,6 +22,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     (
         "streamguard.identity",
         "streamguard.exit_status",
+        "streamguard.output_directory",
         "streamguard.hooks",
         "streamguard.litmus",
         "streamguard.vgpu",
@@ -51,8 +52,6 @@ def _modules() -> list[tuple[str, Path]]:
     found = []
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = list(path.relative_to(ROOT).with_suffix("").parts)
-        if "toolkit" in parts:
-            continue
         if parts[-1] == "__init__":
             parts.pop()
         found.append((".".join(parts), path))

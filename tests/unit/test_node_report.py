@@ -88,7 +88,7 @@ def test_the_report_joins_the_ranks_of_this_node_only(
     assert captured.err.splitlines()[-1].startswith(
         "SUMMARY streamguard races=1 misuses=0 ranks=2/2"
     )
-    assert report_path(tmp_path, own.start.host).read_text() == captured.err
+    assert report_path(tmp_path, own.start.run, own.start.host).read_text() == captured.err
 
 
 def test_what_could_not_be_written_is_in_the_report(
