@@ -67,6 +67,21 @@ class UnsupportedTorchError(StreamguardError):
         self.reason = reason
 
 
+class UnsupportedAllocatorError(StreamguardError):
+    """torch's CUDA memory comes from an allocator whose blocks cannot be followed.
+
+    Args:
+        setting: What selected it, such as "PYTORCH_NO_CUDA_MEMORY_CACHING=1".
+    """
+
+    def __init__(self, setting: str) -> None:
+        super().__init__(
+            f"{setting}: this allocator does not tell which blocks it gives out again, so races "
+            "could not be told from reuse. Run without this setting to be watched"
+        )
+        self.setting = setting
+
+
 class RecordError(StreamguardError):
     """One record of a result file is damaged or of a schema that this version cannot read.
 

@@ -55,7 +55,7 @@ def print_report(report: Report, *, keep_at: Path | None = None) -> None:
     text = render(report)
     if keep_at is not None:
         try:
-            keep_at.write_text(text)
+            keep_at.write_text(text, encoding="utf-8")
         except OSError:
             # The ranks have said already that the directory cannot be written.
             keep_at = None

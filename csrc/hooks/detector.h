@@ -26,6 +26,7 @@ struct Counters {
   uint64_t records = 0;
   uint64_t syncs = 0;
   uint64_t truncated_tensors = 0;
+  uint64_t captured_ops = 0;
   uint64_t ordered_by_nccl = 0;
 };
 
@@ -55,6 +56,11 @@ class Detector {
   bool is_active() const { return is_active_.load(std::memory_order_relaxed); }
   void set_active(bool is_active) { is_active_.store(is_active, std::memory_order_relaxed); }
 
+  /// While a CUDA graph is captured nothing runs: what is issued then is no access.
+  bool is_capturing() const { return captures_.load(std::memory_order_relaxed) > 0; }
+  void begin_capture() { captures_.fetch_add(1, std::memory_order_relaxed); }
+  void end_capture() { captures_.fetch_sub(1, std::memory_order_relaxed); }
+
   /// Exclusive use of the state; on release new races are filed.
   class Access {
    public:
@@ -81,6 +87,7 @@ class Detector {
   void file_results();
 
   std::atomic<bool> is_active_{false};
+  std::atomic<int> captures_{0};
   std::atomic<bool> has_news_{false};
   std::mutex mutex_;
   std::unique_ptr<DetectorState> state_;

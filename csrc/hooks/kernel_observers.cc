@@ -54,7 +54,11 @@ KernelObserver::KernelObserver(OpSchema schema, c10::KernelFunction kernel)
 void KernelObserver::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                                 torch::jit::Stack* stack) {
   // A kernel inside an observed one works on behalf of it: the outer schema has told everything.
-  if (!Detector::get().is_active() || this_thread().scope != nullptr) {
+  Detector& detector = Detector::get();
+  if (!detector.is_active() || this_thread().scope != nullptr) {
+    kernel_.callBoxed(op, keys, stack);
+  } else if (detector.is_capturing()) {
+    ++Detector::Access(detector)->counters.captured_ops;
     kernel_.callBoxed(op, keys, stack);
   } else {
     observe(op, keys, stack);

@@ -9,11 +9,13 @@
 
 #include "hooks/allocator_trace.h"
 #include "hooks/announcer.h"
+#include "hooks/current_stream.h"
 #include "hooks/detector.h"
 #include "hooks/gpu_trace.h"
 #include "hooks/observer.h"
 #include "hooks/python_report.h"
 #include "hooks/session_reset.h"
+#include "hooks/thread_state.h"
 
 namespace py = pybind11;
 
@@ -60,6 +62,24 @@ void watch(uint64_t begin, uint64_t end, const std::string& name) {
   state->engine.watch({begin, end});
 }
 
+// HB-04: a query that says done orders the host as a wait does.
+void event_completed(uint64_t handle) {
+  if (!Detector::get().is_active()) return;
+  const core::HostThreadId thread = this_thread().id;
+  Detector::Access(Detector::get())->engine.event_completed(thread, core::EventId{handle});
+}
+
+void stream_completed(int device, uint64_t handle) {
+  if (!Detector::get().is_active()) return;
+  const core::StreamId stream = stream_of(static_cast<c10::DeviceIndex>(device), handle);
+  const core::HostThreadId thread = this_thread().id;
+  Detector::Access(Detector::get())->engine.stream_completed(thread, stream);
+}
+
+void begin_capture() { Detector::get().begin_capture(); }
+
+void end_capture() { Detector::get().end_capture(); }
+
 uint64_t current_op() { return Detector::Access(Detector::get())->engine.current_op().value; }
 
 void set_step(int64_t step) { Detector::Access(Detector::get())->step = step; }
@@ -87,5 +107,9 @@ PYBIND11_MODULE(_hooks, module) {
   module.def("name_stream", &name_stream, py::arg("device"), py::arg("handle"), py::arg("name"));
   module.def("watch", &watch, py::arg("begin"), py::arg("end"), py::arg("name"));
   module.def("current_op", &current_op);
+  module.def("event_completed", &event_completed, py::arg("handle"));
+  module.def("stream_completed", &stream_completed, py::arg("device"), py::arg("handle"));
+  module.def("begin_capture", &begin_capture);
+  module.def("end_capture", &end_capture);
   module.def("set_step", &set_step, py::arg("step"));
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shutil
 import sys
@@ -90,7 +91,9 @@ def run(arguments: argparse.Namespace) -> int:
     with forwarding(command, environ) as launch:
         status = run_command(launch.command, launch.environ)
     report = _collect(settings)
-    _print(report, settings, as_json=arguments.json)
+    # Where the reader of the report has gone the status still tells what was found.
+    with contextlib.suppress(OSError, ValueError):
+        _print(report, settings, as_json=arguments.json)
     if status != 0:
         return status
     verdict = exit_status.of_report(report)
@@ -177,7 +180,7 @@ def _print(report: Report, settings: config.Config, *, as_json: bool) -> None:
     text = render(report)
     if settings.output.is_dir():
         try:
-            (settings.output / REPORT_FILE).write_text(text)
+            (settings.output / REPORT_FILE).write_text(text, encoding="utf-8")
         except OSError as error:
             print(f"streamguard: cannot keep {REPORT_FILE}: {error}", file=sys.stderr)
     write_text(text, sys.stderr)

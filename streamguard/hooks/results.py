@@ -56,7 +56,12 @@ def coverage() -> dict[str, object]:
     unobserved = _hooks.unobserved_kernels()
     allocator_is_traced = _hooks.is_allocator_traced()
     truncated = counters.pop("truncated_tensors")
-    opaque = {"tensors with more than 1024 separate runs": truncated} if truncated else {}
+    captured = counters.pop("captured_ops")
+    limits = {
+        "tensors with more than 1024 separate runs": truncated,
+        "ops captured into graphs, whose replays are not seen": captured,
+    }
+    opaque = {what: count for what, count in limits.items() if count}
     layers = [layer for layer in LAYERS if layer != "allocator" or allocator_is_traced]
     return {
         **counters,

@@ -118,7 +118,7 @@ def read_rank_file(path: Path) -> ReadResult:
 def _parse(line: bytes) -> tuple[str, Mapping[str, object]]:
     try:
         values = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FieldError(f"not JSON ({error})") from None
     if not isinstance(values, dict):
         raise FieldError("not a JSON object")

@@ -17,5 +17,7 @@ def write_text(text: str, stream: TextIO) -> None:
 
         print_coloured(text, stream)
     else:
-        stream.write(text)
+        # A report must not be lost to a name that the terminal's encoding cannot show.
+        encoding = stream.encoding or "utf-8"
+        stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
     stream.flush()

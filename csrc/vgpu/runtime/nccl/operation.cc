@@ -231,6 +231,21 @@ std::string label_of(const Communicator& communicator, const std::vector<Call>& 
   return label + " comm=" + communicator.name();
 }
 
+// A stream handle of 0 means the default stream of the current device; a communicator's is its own.
+class OnDevice {
+ public:
+  explicit OnDevice(int device) {
+    cudaGetDevice(&previous_);
+    cudaSetDevice(device);
+  }
+  ~OnDevice() { cudaSetDevice(previous_); }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+
+ private:
+  int previous_ = 0;
+};
+
 }  // namespace
 
 QueuedGroup::QueuedGroup(std::shared_ptr<Communicator> communicator, std::vector<Call> calls,
@@ -242,6 +257,7 @@ QueuedGroup::QueuedGroup(std::shared_ptr<Communicator> communicator, std::vector
 
 // A group on several streams runs on the first; it waits for the others and they for it.
 ncclResult_t QueuedGroup::enqueue_start() {
+  const OnDevice on_device(communicator_->device());
   for (size_t i = 1; i < streams_.size(); ++i) {
     if (streamguard_vgpu_join(streams_[0], streams_[i]) != cudaSuccess) {
       return ncclUnhandledCudaError;
@@ -252,6 +268,7 @@ ncclResult_t QueuedGroup::enqueue_start() {
 }
 
 ncclResult_t QueuedGroup::enqueue_end() {
+  const OnDevice on_device(communicator_->device());
   const ncclResult_t result = issue_half(group_, Half::kEnd, streams_[0], communicator_->chain(),
                                          "collective_end " + label_);
   for (size_t i = 1; i < streams_.size() && result == ncclSuccess; ++i) {
