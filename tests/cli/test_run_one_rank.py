@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.cli.command import clean_environment, run, streamguard, summary
+from tests.cli.command import COMMAND, clean_environment, run, streamguard, summary
 
 PROGRAMS = Path(__file__).parent / "programs"
 TWO_STREAMS = ("python", str(PROGRAMS / "two_streams.py"))
@@ -108,6 +109,30 @@ def test_error_exitcode_and_json(tmp_path: Path) -> None:
     assert [record["type"] for record in records] == ["race", "summary"]
     assert (records[1]["status"], records[1]["ranks"]) == ("races", [0])
     assert "SG001" not in result.stderr
+
+
+@pytest.mark.parametrize(("words", "status"), [("", 66), ("repaired", 0)])
+def test_the_status_stands_when_the_report_cannot_be_printed(
+    words: str, status: int, tmp_path: Path
+) -> None:
+    """A full standard error loses the text, not what it would have said."""
+    program = " ".join([*TWO_STREAMS, *words.split()])
+    command = f"{' '.join(COMMAND)} run --vgpu 1 --output out -- {program} 2>/dev/full"
+
+    result = run("sh", "-c", command, cwd=tmp_path)
+
+    assert result.returncode == status
+    assert "SUMMARY streamguard" in (tmp_path / "out" / "report.txt").read_text()
+
+
+def test_another_run_in_the_same_directory_is_reported_as_well(tmp_path: Path) -> None:
+    """The report of an earlier run does not pass for this one's."""
+    environ = clean_environment(**WATCHED, STREAMGUARD_OUTPUT=str(tmp_path / "out"))
+    run(*TWO_STREAMS, cwd=tmp_path, environ=environ)
+
+    nothing = run(sys.executable, "-c", "import torch", cwd=tmp_path, environ=environ)
+
+    assert "checked nothing" in nothing.stderr
 
 
 def test_the_variable_alone_reports_and_leaves_the_status(tmp_path: Path) -> None:

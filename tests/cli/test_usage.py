@@ -22,7 +22,7 @@ from tests.cli.command import clean_environment, run, streamguard
         (["run", "--ranks", "0,x", "--", "touch", "ran"], "--ranks '0,x'"),
         (["run", "--stacks", "most", "--", "touch", "ran"], "--stacks 'most'"),
         (["run", "--error-exitcode", "256", "--", "touch", "ran"], "'256'"),
-        (["run", "--output", "file/inside", "--", "touch", "ran"], "--output file/inside"),
+        (["run", "--output", "file/inside", "--", "touch", "ran"], "file/inside: Not a directory"),
         (["run", "--", "no-such-command-here"], "no-such-command-here"),
         (["explain", "SG999"], "SG999"),
         (["merge", "absent"], "absent"),
