@@ -122,6 +122,9 @@ class BuildExtensions(build_ext):
         # its own. The engine's objects are shared too: the hooks list the same sources.
         self.build_temp = str(ROOT / "build" / "objects")
         discard_foreign_objects(Path(self.build_temp), self.extensions, force=bool(self.force))
+        # setuptools would compare the extension with its sources only, and miss headers, flags and
+        # torch itself. `needs_compiling` decides for each object; only linking is done always.
+        self.force = True
         if self.torch and self.cuda:
             in_place = self.inplace or getattr(self, "editable_mode", False)
             package = (ROOT if in_place else Path(self.build_lib)) / "streamguard"
