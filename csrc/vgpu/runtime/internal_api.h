@@ -14,6 +14,8 @@ unsigned long long streamguard_vgpu_launch_count();
 // Ops issued and not executed yet.
 int streamguard_vgpu_pending();
 int streamguard_vgpu_device_count();
+// Streams used so far: their indices, which extreme schedules name, are below this.
+int streamguard_vgpu_stream_count();
 // The token that repeats this process's schedule.
 const char* streamguard_vgpu_schedule();
 // Times work was run because the process slept, not because it was waited for. With rescues a run
