@@ -48,6 +48,12 @@ struct EngineCounts {
   std::size_t lanes = 0;
 };
 
+// What one launch of a graph runs.
+struct GraphSize {
+  std::size_t ops = 0;
+  std::size_t accesses = 0;
+};
+
 // Keeps who is ordered after whom, and yields every pair of conflicting accesses without order.
 // Rules: docs/happens_before.md (HB-01 to HB-09).
 //
@@ -134,6 +140,8 @@ class Engine {
   // REQUIRES: !is_capturing(stream).
   OpId launch_graph(HostThreadId thread, GraphId graph, StreamId stream);
   void destroy_graph(GraphId graph);
+  // What one launch runs; zero for a destroyed graph.
+  GraphSize size_of(GraphId graph) const;
 
   // Results --------------------------------------------------------------------------------------
   OpId current_op() const;  // newest id issued

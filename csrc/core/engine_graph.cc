@@ -129,4 +129,12 @@ void Engine::destroy_graph(GraphId graph) {
   parts.graphs[graph.value].reset();
 }
 
+GraphSize Engine::size_of(GraphId graph) const {
+  if (graph.value >= parts_->graphs.size() || !parts_->graphs[graph.value]) return {};
+  const Graph& found = parts_->graphs[graph.value]->graph;
+  GraphSize size{0, found.accesses.size()};
+  for (const GraphStep& step : found.steps) size.ops += step.kind == GraphStep::Kind::kRun;
+  return size;
+}
+
 }  // namespace streamguard::core

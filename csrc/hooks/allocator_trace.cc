@@ -34,6 +34,11 @@ void note_allocation(DetectorState& state, core::HostThreadId thread, core::Byte
     owner = *known;
   }
   end_names(state, bytes);
+  // The bytes stay the graph's own, also when the program lets go of them: each replay writes there
+  // again. A later block of a capture takes their place in the engine.
+  if (owner != core::kNoStream && state.engine.is_capturing(owner)) {
+    state.graph_blocks.insert(bytes.begin);
+  }
   state.engine.allocate(thread, bytes, core::MemoryKind::kDevice, owner);
 }
 
@@ -68,11 +73,13 @@ void on_entry(const TraceEntry& entry) {
       note_allocation(*state, thread.id, bytes, entry);
       break;
     case TraceEntry::FREE_REQUESTED:
-      note_free(*state, thread.id, bytes);
+      if (!state->graph_blocks.contains(bytes.begin)) note_free(*state, thread.id, bytes);
       thread.freed_just_now = entry.addr_;
       break;
     case TraceEntry::FREE_COMPLETED:
-      if (!is_completed_at_once) state->engine.forget(bytes);
+      if (state->graph_blocks.erase(bytes.begin) == 0 && !is_completed_at_once) {
+        state->engine.forget(bytes);
+      }
       break;
     case TraceEntry::SEGMENT_FREE:
     case TraceEntry::SEGMENT_UNMAP:

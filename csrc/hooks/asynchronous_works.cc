@@ -26,6 +26,7 @@ void AsynchronousWorks::note_wait(core::EventId event) {
 void AsynchronousWorks::clear() {
   keepers_.clear();
   by_event_.clear();
+  ends_.clear();
 }
 
 }  // namespace streamguard::hooks

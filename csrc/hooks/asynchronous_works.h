@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <map>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "core/ids.h"
@@ -27,6 +29,13 @@ class AsynchronousWorks {
   /// `block` is freed. Returns: whether a collective kept it until its end.
   bool take_kept_until_end(core::AllocationId block) { return keepers_.erase(block) != 0; }
 
+  /// `work` ends when `events` are complete; an earlier work at that address is gone.
+  void note_end(const void* work, std::vector<core::EventId> events) {
+    ends_[work] = std::move(events);
+  }
+  /// Events whose completion is the end of `work`; none for a work that was not observed.
+  const std::vector<core::EventId>& end_of(const void* work) { return ends_[work]; }
+
   void clear();
 
  private:
@@ -39,6 +48,8 @@ class AsynchronousWorks {
   Keeper newest_ = 0;
   std::map<core::AllocationId, Keeper> keepers_;  // the last collective, if nobody waited for it
   std::map<core::EventId, Work> by_event_;        // the last work whose end the event marks
+  // Bounded by the works alive at one time: their addresses are used again.
+  std::unordered_map<const void*, std::vector<core::EventId>> ends_;
 };
 
 }  // namespace streamguard::hooks

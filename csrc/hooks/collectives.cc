@@ -98,12 +98,14 @@ class CollectiveScope final : public OpScope {
     communication_stream_ = stream;
   }
 
-  void finish_collective() {
+  /// `work` is what the call returned, or null.
+  void finish_collective(const c10d::Work* work) {
     if (!is_placed()) place();
+    note_end_of(work);
     release_records();
     // Sends and receives keep nothing: they tell the allocator which stream they use.
     const bool keeps_blocks = group_.communicator != core::kNoCommunicator;
-    if (is_on_communication_stream_ && keeps_blocks) {
+    if (is_on_communication_stream_ && keeps_blocks && !is_captured_) {
       Detector::Access(Detector::get())->works.add(blocks_, end_events_);
     }
     finish();
@@ -123,15 +125,24 @@ class CollectiveScope final : public OpScope {
         if (block != core::kNoAllocation) blocks_.push_back(block);
       }
     }
-    const core::LabelId label =
-        detector.labels.intern({op_, true, is_on_communication_stream_, group_.name});
+    Label label{op_, true, is_on_communication_stream_, group_.name};
+    is_captured_ = detector.engine.is_capturing(stream);
+    if (is_captured_) label = label.in_graph();
     ++detector.counters.collectives;
-    ++detector.streams.get(stream).ops;
     return detector.engine.collective(thread_.id, stream, group_.communicator, accesses,
-                                      {label, site_});
+                                      {detector.labels.intern(label), site_});
   }
 
  private:
+  void note_end_of(const c10d::Work* work) {
+    if (work == nullptr) return;
+    // A synchronous one has recorded its end on the current stream, and nothing waited for it.
+    const auto ended = is_on_communication_stream_
+                           ? end_events_
+                           : std::vector<core::EventId>(held_records_.begin(), held_records_.end());
+    Detector::Access(Detector::get())->works.note_end(work, ended);
+  }
+
   void release_records() {
     if (held_records_.empty()) return;
     const Detector::Access detector(Detector::get());
@@ -145,6 +156,7 @@ class CollectiveScope final : public OpScope {
   Group group_;
   core::StreamId current_stream_;
   bool is_on_communication_stream_ = false;
+  bool is_captured_ = false;
   core::StreamId communication_stream_ = core::kNoStream;
   c10::SmallVector<core::EventId, 2> held_records_;
   // Of an asynchronous one: the blocks it keeps alive, and the events that were recorded behind it.
@@ -201,13 +213,21 @@ class CollectiveObserver final : public KernelObserver {
     add_tensors(scope, arguments[0], rule_.first, is_root);
     add_tensors(scope, arguments[1], rule_.second, is_root);
     kernel_.callBoxed(op, keys, stack);
-    scope.finish_collective();
+    scope.finish_collective(work_of(*stack));
   }
 
  private:
   static void add_tensors(OpScope& scope, const c10::IValue& value, TensorUse use, bool is_root) {
     if (use == TensorUse::kNone) return;
     scope.add_value(value, kind_of(use, is_root));
+  }
+
+  const c10d::Work* work_of(const torch::jit::Stack& stack) const {
+    const auto results = torch::jit::last(stack, schema_.returns.size());
+    for (const c10::IValue& result : results) {
+      if (result.isCustomClass()) return result.toCustomClass<c10d::Work>().get();
+    }
+    return nullptr;
   }
 
   Group group_of(c10::ArrayRef<c10::IValue> arguments) const {

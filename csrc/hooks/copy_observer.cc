@@ -1,5 +1,6 @@
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "hooks/current_stream.h"
@@ -113,7 +114,42 @@ class CopyObserver final : public KernelObserver {
   }
 };
 
+/// Lists on one device are one kernel. Between devices, or with the host, the same operator calls
+/// copy_ for each pair, and those calls know what becomes of the host's side.
+class ListCopyObserver final : public KernelObserver {
+ public:
+  using KernelObserver::KernelObserver;
+
+ protected:
+  void observe(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+               torch::jit::Stack* stack) override {
+    const auto arguments = torch::jit::last(*stack, schema_.arguments.size());
+    if (is_on_one_device(arguments[kDestination].toListRef(), arguments[kSource].toListRef())) {
+      KernelObserver::observe(op, keys, stack);
+    } else {
+      kernel_.callBoxed(op, keys, stack);
+    }
+  }
+
+ private:
+  static bool is_on_one_device(c10::ArrayRef<c10::IValue> destinations,
+                               c10::ArrayRef<c10::IValue> sources) {
+    if (destinations.empty()) return true;
+    const c10::Device device = destinations[0].toTensor().device();
+    const auto is_there = [&](const c10::IValue& value) {
+      return value.toTensor().device() == device;
+    };
+    return std::all_of(destinations.begin(), destinations.end(), is_there) &&
+           std::all_of(sources.begin(), sources.end(), is_there);
+  }
+};
+
 }  // namespace
+
+std::unique_ptr<KernelObserver> make_list_copy_observer(OpSchema schema,
+                                                        c10::KernelFunction kernel) {
+  return std::make_unique<ListCopyObserver>(std::move(schema), std::move(kernel));
+}
 
 std::unique_ptr<KernelObserver> make_copy_observer(OpSchema schema, c10::KernelFunction kernel) {
   return std::make_unique<CopyObserver>(std::move(schema), std::move(kernel));

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <unordered_set>
 
 #include "core/engine.h"
 #include "core/name_table.h"
@@ -26,7 +27,8 @@ struct Counters {
   uint64_t records = 0;
   uint64_t syncs = 0;
   uint64_t truncated_tensors = 0;
-  uint64_t captured_ops = 0;
+  uint64_t replays = 0;          // of CUDA graphs
+  uint64_t unknown_replays = 0;  // of graphs captured while nobody watched, or inside another one
   uint64_t ordered_by_nccl = 0;
 };
 
@@ -39,6 +41,7 @@ struct DetectorState {
   FindingStore findings;
   WatchLog watch_log;
   AsynchronousWorks works;
+  std::unordered_set<uint64_t> graph_blocks;  // addresses of blocks that captures allocated
   Counters counters;
   int64_t step = -1;
   core::LabelId free_label = labels.intern_op("free");
@@ -55,11 +58,6 @@ class Detector {
 
   bool is_active() const { return is_active_.load(std::memory_order_relaxed); }
   void set_active(bool is_active) { is_active_.store(is_active, std::memory_order_relaxed); }
-
-  /// While a CUDA graph is captured nothing runs: what is issued then is no access.
-  bool is_capturing() const { return captures_.load(std::memory_order_relaxed) > 0; }
-  void begin_capture() { captures_.fetch_add(1, std::memory_order_relaxed); }
-  void end_capture() { captures_.fetch_sub(1, std::memory_order_relaxed); }
 
   /// Exclusive use of the state; on release new races are filed.
   class Access {
@@ -87,7 +85,6 @@ class Detector {
   void file_results();
 
   std::atomic<bool> is_active_{false};
-  std::atomic<int> captures_{0};
   std::atomic<bool> has_news_{false};
   std::mutex mutex_;
   std::unique_ptr<DetectorState> state_;

@@ -35,6 +35,7 @@ void note_record(uint64_t event_handle, uint64_t stream_handle) {
   ThreadState& thread = arriving_thread();
   const core::StreamId stream = stream_of(current_device(), stream_handle);
   const core::EventId event{event_handle};
+  thread.last_record = event_handle;
   const bool is_held = thread.scope != nullptr && thread.scope->on_record(event, stream);
   const Detector::Access detector(Detector::get());
   ++detector->counters.records;

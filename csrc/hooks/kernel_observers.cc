@@ -57,9 +57,6 @@ void KernelObserver::operator()(const c10::OperatorHandle& op, c10::DispatchKeyS
   Detector& detector = Detector::get();
   if (!detector.is_active() || this_thread().scope != nullptr) {
     kernel_.callBoxed(op, keys, stack);
-  } else if (detector.is_capturing()) {
-    ++Detector::Access(detector)->counters.captured_ops;
-    kernel_.callBoxed(op, keys, stack);
   } else {
     observe(op, keys, stack);
   }

@@ -33,6 +33,8 @@ std::unique_ptr<KernelObserver> make_factory_observer(OpSchema schema, c10::Kern
 std::unique_ptr<KernelObserver> make_record_stream_observer(OpSchema schema,
                                                             c10::KernelFunction kernel);
 std::unique_ptr<KernelObserver> make_copy_observer(OpSchema schema, c10::KernelFunction kernel);
+std::unique_ptr<KernelObserver> make_list_copy_observer(OpSchema schema,
+                                                        c10::KernelFunction kernel);
 std::unique_ptr<KernelObserver> make_collective_observer(const c10::OperatorHandle& op,
                                                          OpSchema schema,
                                                          c10::KernelFunction kernel);

@@ -15,6 +15,9 @@ struct Label {
   bool is_collective = false;
   bool is_async = false;  // ran on a communication stream of its own
   std::string group;
+
+  /// Of an op that a capture stored, so that a person knows why its lines ran long before.
+  Label in_graph() const { return {op + " in CUDA graph", is_collective, is_async, group}; }
 };
 
 /// Interns labels, so that an op carries four bytes.

@@ -12,6 +12,7 @@
 #include "hooks/current_stream.h"
 #include "hooks/detector.h"
 #include "hooks/gpu_trace.h"
+#include "hooks/graphs.h"
 #include "hooks/observer.h"
 #include "hooks/python_report.h"
 #include "hooks/session_reset.h"
@@ -76,9 +77,7 @@ void stream_completed(int device, uint64_t handle) {
   Detector::Access(Detector::get())->engine.stream_completed(thread, stream);
 }
 
-void begin_capture() { Detector::get().begin_capture(); }
-
-void end_capture() { Detector::get().end_capture(); }
+void forget_last_record() { this_thread().last_record = 0; }
 
 uint64_t current_op() { return Detector::Access(Detector::get())->engine.current_op().value; }
 
@@ -110,6 +109,10 @@ PYBIND11_MODULE(_hooks, module) {
   module.def("event_completed", &event_completed, py::arg("handle"));
   module.def("stream_completed", &stream_completed, py::arg("device"), py::arg("handle"));
   module.def("begin_capture", &begin_capture);
-  module.def("end_capture", &end_capture);
+  module.def("end_capture", &end_capture, py::arg("origin"));
+  module.def("replay_graph", &replay_graph, py::arg("graph"));
+  module.def("unknown_graph_replayed", &unknown_graph_replayed);
+  module.def("destroy_graph", &destroy_graph, py::arg("graph"));
+  module.def("forget_last_record", &forget_last_record);
   module.def("set_step", &set_step, py::arg("step"));
 }

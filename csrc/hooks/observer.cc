@@ -56,6 +56,8 @@ std::unique_ptr<KernelObserver> make_device_observer(const c10::OperatorHandle& 
       return make_record_stream_observer(std::move(schema), std::move(kernel));
     case OpClass::kCopy:
       return make_copy_observer(std::move(schema), std::move(kernel));
+    case OpClass::kListCopy:
+      return make_list_copy_observer(std::move(schema), std::move(kernel));
     case OpClass::kCollective:
       return make_collective_observer(op, std::move(schema), std::move(kernel));
     case OpClass::kKernel:

@@ -8,6 +8,7 @@ namespace streamguard::hooks {
 namespace {
 
 constexpr std::string_view kCopyName = "aten::copy_";
+constexpr std::string_view kListCopyName = "aten::_foreach_copy_";
 
 // What has a kernel at a backend key, but no access. Views are recognised by their schema instead.
 constexpr std::array<std::string_view, 8> kMetadataOps = {
@@ -43,6 +44,7 @@ OpClass classify(const c10::FunctionSchema& schema) {
   const std::string_view name = schema.name();
   if (name == "aten::record_stream") return OpClass::kRecordStream;
   if (name == kCopyName) return OpClass::kCopy;
+  if (name == kListCopyName) return OpClass::kListCopy;
   if (name.substr(0, 6) == "c10d::") return OpClass::kCollective;
   if (contains(kFactoryOps, name)) return OpClass::kFactory;
   if (contains(kMetadataOps, name) || returns_view(schema)) return OpClass::kNotObserved;

@@ -14,6 +14,7 @@ enum class OpClass : uint8_t {
   kFactory,       // allocates without touching the bytes; only a point in time
   kRecordStream,  // tells the allocator about a stream
   kCopy,          // aten::copy_: the devices of both sides decide what happens
+  kListCopy,      // aten::_foreach_copy_: one kernel on one device, else one copy_ after the other
   kCollective,    // c10d: the stream is found out by watching the op
   kKernel,        // reads and writes as its schema says
 };

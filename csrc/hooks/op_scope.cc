@@ -142,14 +142,22 @@ void OpScope::place_on(core::StreamId stream) {
 void OpScope::submit(core::StreamId stream, const std::vector<core::Access>& accesses) {
   const Detector::Access detector(Detector::get());
   issue(*detector, stream, accesses);
+  // Nothing runs while a graph is captured; its replays count.
+  if (stream != core::kNoStream) {
+    if (detector->engine.is_capturing(stream)) return;
+    ++detector->streams.get(stream).ops;
+  }
   ++detector->counters.ops;
   detector->counters.accesses += accesses.size();
 }
 
 core::OpId OpScope::issue(DetectorState& detector, core::StreamId stream,
                           const std::vector<core::Access>& accesses) {
-  ++detector.streams.get(stream).ops;
-  return detector.engine.launch(thread_.id, stream, accesses, {label_, site_});
+  core::LabelId label = label_;
+  if (detector.engine.is_capturing(stream)) {
+    label = detector.labels.intern(detector.labels.get(label_).in_graph());
+  }
+  return detector.engine.launch(thread_.id, stream, accesses, {label, site_});
 }
 
 void OpScope::apply_waits() {

@@ -399,7 +399,8 @@ py::dict counters_as_dict() {
   result["records"] = counters.records;
   result["syncs"] = counters.syncs;
   result["truncated_tensors"] = counters.truncated_tensors;
-  result["captured_ops"] = counters.captured_ops;
+  result["replays"] = counters.replays;
+  result["unknown_replays"] = counters.unknown_replays;
   result["ordered_by_nccl"] = counters.ordered_by_nccl;
   result["regions"] = regions;
   result["streams"] = std::move(stream_list);

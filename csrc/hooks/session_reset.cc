@@ -10,6 +10,7 @@ void forget_everything() {
   PinnedMemory::get().clear();
   state->engine.forget({0, UINT64_MAX});
   state->works.clear();
+  state->graph_blocks.clear();
 }
 
 }  // namespace streamguard::hooks

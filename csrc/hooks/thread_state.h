@@ -19,6 +19,7 @@ struct ThreadState {
   OpScope* scope = nullptr;     // the observed op this thread is in
   uint64_t observed_ops = 0;    // lets a composite op see whether an op inside it was observed
   uint64_t freed_just_now = 0;  // address of the last hook call, if that was FREE_REQUESTED
+  uint64_t last_record = 0;     // newest event this thread recorded
   bool is_announcing = false;   // inside the program's sink
 
   // Buffers of the current op, kept so that a steady state allocates nothing.

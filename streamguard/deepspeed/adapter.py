@@ -10,9 +10,9 @@ from types import ModuleType
 
 from streamguard import session
 from streamguard.deepspeed import configuration, gradient_names, known_races, parameter_names
-from streamguard.deepspeed.patching import Method, wrap_method
 from streamguard.deepspeed.stream_names import name_streams_of
 from streamguard.import_hooks import after_import
+from streamguard.patching import Method, wrap_method
 
 Undo = Callable[[], None]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from streamguard import hooks, session
 from streamguard.deepspeed import parameter_names
 from streamguard.deepspeed.buffers import Buffer, BufferNames
-from streamguard.deepspeed.patching import Method
+from streamguard.patching import Method
 
 if TYPE_CHECKING:
     import torch

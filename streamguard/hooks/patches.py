@@ -1,29 +1,41 @@
-"""What torch does without telling GPUTrace: successful queries, and the capture of graphs."""
+"""What torch does without telling GPUTrace: completions the host learns of, and CUDA graphs."""
 
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
 
 import torch
+import torch.distributed
 
 from streamguard import _hooks
+from streamguard.hooks.graphs import graph_patches
+from streamguard.patching import Method, Undo, wrap_method
 
-Undo = Callable[[], None]
+# ProcessGroupNCCL reads it as a boolean: see `wait_blocks`.
+BLOCKING_WAIT = "TORCH_NCCL_BLOCKING_WAIT"
 
 
 def install_patches() -> Undo:
-    """Replace four methods of torch.cuda.
+    """Replace the methods of torch whose calls nothing else tells of.
 
     Returns:
         Undo: restores the very functions that were replaced.
     """
     undo = [
-        _replace(torch.cuda.Event, "query", _telling_event),
-        _replace(torch.cuda.Stream, "query", _telling_stream),
-        _replace(torch.cuda.CUDAGraph, "capture_begin", _opening_capture),
-        _replace(torch.cuda.CUDAGraph, "capture_end", _closing_capture),
+        wrap_method(torch.cuda.Event, "query", _telling_event),
+        wrap_method(torch.cuda.Stream, "query", _telling_stream),
+        *graph_patches(),
     ]
+    if torch.distributed.is_available():
+        work = torch.distributed.Work
+        group = torch.distributed.ProcessGroup
+        undo += [
+            wrap_method(work, "is_completed", _telling_completion),
+            wrap_method(work, "wait", _telling_blocking_wait),
+            wrap_method(group, "_end_coalescing", _telling_end_of_group),
+        ]
 
     def undo_all() -> None:
         for restore in reversed(undo):
@@ -32,19 +44,7 @@ def install_patches() -> Undo:
     return undo_all
 
 
-def _replace(owner: type, name: str, wrap: Callable[[Callable[..., object]], object]) -> Undo:
-    original = vars(owner)[name]
-    replacement = wrap(original)
-    setattr(owner, name, replacement)
-
-    def restore() -> None:
-        if vars(owner).get(name) is replacement:
-            setattr(owner, name, original)
-
-    return restore
-
-
-def _telling_event(original: Callable[..., object]) -> object:
+def _telling_event(original: Method) -> Method:
     @functools.wraps(original)
     def query(self: torch.cuda.Event) -> object:
         is_done = original(self)
@@ -55,7 +55,7 @@ def _telling_event(original: Callable[..., object]) -> object:
     return query
 
 
-def _telling_stream(original: Callable[..., object]) -> object:
+def _telling_stream(original: Method) -> Method:
     @functools.wraps(original)
     def query(self: torch.cuda.Stream) -> object:
         is_done = original(self)
@@ -66,21 +66,51 @@ def _telling_stream(original: Callable[..., object]) -> object:
     return query
 
 
-def _opening_capture(original: Callable[..., object]) -> object:
+def _tell_completion(work: torch.distributed.Work) -> None:
+    # An operator takes the work across: the object itself has types that only torch can unpack.
+    torch.ops.streamguard.work_completed(work.boxed())
+
+
+def _telling_completion(original: Method) -> Method:
     @functools.wraps(original)
-    def capture_begin(self: object, *arguments: object, **options: object) -> object:
-        result = original(self, *arguments, **options)
-        _hooks.begin_capture()
-        return result
+    def is_completed(self: torch.distributed.Work) -> object:
+        is_done = original(self)
+        if is_done:
+            _tell_completion(self)
+        return is_done
 
-    return capture_begin
+    return is_completed
 
 
-def _closing_capture(original: Callable[..., object]) -> object:
+def wait_blocks(arguments: tuple[object, ...], options: dict[str, object]) -> bool:
+    """Whether `Work.wait` with these arguments returns only when the collective is complete.
+
+    ProcessGroupNCCL blocks the host when it is given a timeout or told to by its environment;
+    otherwise only the current stream waits.
+    """
+    told_to = os.environ.get(BLOCKING_WAIT, "0").lower() in ("1", "y", "yes", "true", "on", "t")
+    return told_to or bool(arguments) or bool(options)
+
+
+def _telling_blocking_wait(original: Callable[..., object]) -> Method:
     @functools.wraps(original)
-    def capture_end(self: object, *arguments: object, **options: object) -> object:
-        # Before the call: it fails where the capture was invalid, and has ended it all the same.
-        _hooks.end_capture()
-        return original(self, *arguments, **options)
+    def wait(self: torch.distributed.Work, *arguments: object, **options: object) -> object:
+        is_done = original(self, *arguments, **options)
+        if is_done and wait_blocks(arguments, options):
+            _tell_completion(self)
+        return is_done
 
-    return capture_end
+    return wait
+
+
+def _telling_end_of_group(original: Method) -> Method:
+    @functools.wraps(original)
+    def end_coalescing(self: object, *arguments: object) -> object:
+        _hooks.forget_last_record()
+        work = original(self, *arguments)
+        # The calls inside the group have no work of their own: this one stands for all.
+        if isinstance(work, torch.distributed.Work):
+            torch.ops.streamguard.work_ends_at_last_record(work.boxed())
+        return work
+
+    return end_coalescing

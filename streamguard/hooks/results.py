@@ -56,15 +56,17 @@ def coverage() -> dict[str, object]:
     unobserved = _hooks.unobserved_kernels()
     allocator_is_traced = _hooks.is_allocator_traced()
     truncated = counters.pop("truncated_tensors")
-    captured = counters.pop("captured_ops")
+    replays = counters.pop("replays")
+    unknown_replays = counters.pop("unknown_replays")
     limits = {
         "tensors with more than 1024 separate runs": truncated,
-        "ops captured into graphs, whose replays are not seen": captured,
+        "replays of graphs whose capture was not seen": unknown_replays,
     }
     opaque = {what: count for what, count in limits.items() if count}
     layers = [layer for layer in LAYERS if layer != "allocator" or allocator_is_traced]
     return {
         **counters,
+        "graph_replays": replays,
         "layers": layers,
         "opaque": opaque,
         "launches_observed": False,

@@ -17,7 +17,13 @@ PACKAGE = ROOT / "streamguard"
 # not import each other. The longest prefix decides which part a module belongs to.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("streamguard.errors",),
-    ("streamguard.config", "streamguard.import_hooks", "streamguard._core", "streamguard._hooks"),
+    (
+        "streamguard.config",
+        "streamguard.import_hooks",
+        "streamguard.patching",
+        "streamguard._core",
+        "streamguard._hooks",
+    ),
     ("streamguard.report",),
     (
         "streamguard.identity",

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 Method = Callable[..., object]
+Undo = Callable[[], None]
 
 
-def wrap_method(owner: type, name: str, wrapper: Callable[[Method], Method]) -> Callable[[], None]:
+def wrap_method(owner: type, name: str, wrapper: Callable[[Method], Method]) -> Undo:
     """Replace `owner.name` by `wrapper(original)`.
 
     Args:
