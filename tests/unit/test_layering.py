@@ -24,7 +24,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "streamguard._core",
         "streamguard._hooks",
     ),
-    ("streamguard.report",),
+    ("streamguard.report", "streamguard.zero"),
     (
         "streamguard.identity",
         "streamguard.exit_status",
@@ -37,6 +37,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("streamguard.deepspeed",),
     ("streamguard.adapters", "streamguard.program"),
     ("streamguard.api", "streamguard.autostart"),
+    ("streamguard.verify",),
     ("streamguard.cli", "streamguard.pytest_plugin"),
 )
 

@@ -1,0 +1,363 @@
+"""The gradient reducer of ZeRO-1 and ZeRO-2, usable with any optimizer.
+
+A hook of each parameter copies its gradient into a bucket on the stream that made it; a full bucket
+is reduced on the communication stream, and this rank's part of the mean lands in its shard. Buckets
+are reduced in the layout's order on every rank, whatever order gradients arrive in.
+
+Source:
+    ZeRO, Rajbhandari et al. 2020, section 5. Unlike the paper every rank owns a part of each
+    bucket, so that one reduce-scatter per bucket moves (N-1)/N of its bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+import torch.distributed as distributed
+
+from streamguard.errors import UsageError
+from streamguard.zero.arrivals import Arrivals, Write
+from streamguard.zero.collectives import reduce_scatter_in_place
+from streamguard.zero.hand_over import Edge, HandOver
+from streamguard.zero.layout import Bucket, Layout
+from streamguard.zero.shards import Fragment, Shards, fragments_of
+from streamguard.zero.slots import Slots
+from streamguard.zero.spaces import SpaceKey, lay_out
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.cuda import Stream
+    from torch.distributed import ProcessGroup
+    from torch.nn import Parameter
+
+DEFAULT_BUCKET_BYTES = 25 * 1024 * 1024
+DEFAULT_RING_SIZE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Device memory for gradients, in bytes.
+
+    Attributes:
+        slots: What gradients pass through.
+        shards: This rank's part of the gradients.
+        deferred_peak: Largest sum of gradients that waited because they came out of order.
+    """
+
+    slots: int
+    shards: int
+    deferred_peak: int
+
+
+class GradientReducer:
+    """Reduces gradients while backward runs.
+
+    Every `backward()` outside `no_sync()` is a *round*: all buckets are reduced and added to the
+    shards. `param.grad` is None afterwards. A parameter without a gradient counts as zero.
+
+    Thread safety: none. Hooks run on the autograd thread while the caller is inside `backward()`.
+    Streams: gradients may come from any stream. The stream that is current when `backward()` is
+    called is joined by autograd with all of them, as without this class.
+
+    Args:
+        parameters: In order of use, the same on all ranks of a group, on one CUDA device. Frozen
+            ones are left out, shared ones count once.
+        process_group: Ranks to average over; the default group if None.
+        process_group_of: Group of a parameter that has another one (experts); None: the first.
+        stage: 2 keeps `ring_size` buckets, 1 keeps all.
+        reduce_dtype: Dtype on the wire; each parameter's own if None.
+        shard_dtype: Dtype of the shards, in which rounds add up; `reduce_dtype` if None.
+        bucket_bytes: Size of a bucket on the wire.
+        ring_size: Buckets of stage 2 that exist at once.
+        predivide: Gradients are divided by it before the sum and multiplied after it.
+        average: The result is the mean over the ranks, else the sum.
+        overlap: Reduce during backward; else at its end, on the stream that is current there.
+        on_reduced: Called with each bucket and its shard part, with the communication stream
+            current, after the part's reduction was issued. Its reads need no further order.
+        without_edge: Leaves one edge out, for the proof that it is needed.
+
+    Raises:
+        UsageError: the parameters or the options do not fit; the message says which.
+    """
+
+    def __init__(
+        self,
+        parameters: Iterable[Parameter],
+        *,
+        process_group: ProcessGroup | None = None,
+        process_group_of: Callable[[Parameter], ProcessGroup | None] | None = None,
+        stage: int = 2,
+        reduce_dtype: torch.dtype | None = None,
+        shard_dtype: torch.dtype | None = None,
+        bucket_bytes: int = DEFAULT_BUCKET_BYTES,
+        ring_size: int = DEFAULT_RING_SIZE,
+        predivide: float = 1.0,
+        average: bool = True,
+        overlap: bool = True,
+        on_reduced: Callable[[Bucket, Tensor], None] | None = None,
+        without_edge: Edge | None = None,
+    ) -> None:
+        if stage not in (1, 2):
+            raise UsageError(f"stage={stage}: expected 1 or 2")
+        if ring_size < 1:
+            raise UsageError(f"ring_size={ring_size}: expected at least 1")
+        if not predivide > 0:
+            raise UsageError(f"predivide={predivide}: expected a positive number")
+        laid_out = lay_out(
+            parameters,
+            process_group=process_group or distributed.group.WORLD,
+            process_group_of=process_group_of,
+            reduce_dtype=reduce_dtype,
+            shard_dtype=shard_dtype,
+            bucket_bytes=bucket_bytes,
+        )
+        self.parameters: tuple[Parameter, ...] = laid_out.parameters
+        self.frozen: tuple[Parameter, ...] = laid_out.frozen
+        self.layout: Layout = laid_out.layout
+        self.spaces: tuple[SpaceKey, ...] = laid_out.keys
+        self.device: torch.device = self.parameters[0].device
+        self.parts: tuple[int, ...] = tuple(
+            distributed.get_rank(key.process_group) for key in self.spaces
+        )
+        self.fragments: tuple[Fragment, ...] = fragments_of(self.layout, self.parts)
+        self.shards = Shards(
+            self.layout, dtypes=[key.shard_dtype for key in self.spaces], device=self.device
+        )
+        self._predivide = predivide
+        self._average = average
+        self._overlap = overlap
+        self._on_reduced = on_reduced
+        communication_stream = (
+            torch.cuda.Stream(self.device) if overlap else torch.cuda.current_stream(self.device)
+        )
+        self.hand_over = HandOver(communication_stream, without=without_edge)
+        ring = stage == 2 and overlap
+        count = min(ring_size, len(self.layout.buckets)) if ring else len(self.layout.buckets)
+        self._slots = self._new_slots(count)
+        self._arrivals = Arrivals(self.layout)
+        self._accumulates_only = False
+        self._rounds = 0  # since the last `clear`
+        self._deferred_peak = 0
+        self._task = -1  # autograd's id of the backward that opened the round
+        self._hooks = [
+            parameter.register_post_accumulate_grad_hook(self._hook_of(index))
+            for index, parameter in enumerate(self.parameters)
+        ]
+
+    @property
+    def communication_stream(self) -> Stream:
+        """Stream of all collectives on gradients and parameters."""
+        return self.hand_over.communication_stream
+
+    @property
+    def is_round_open(self) -> bool:
+        """Whether a backward has begun and not ended; after an exception it stays so."""
+        return self._arrivals.is_open
+
+    @property
+    def rounds(self) -> int:
+        """Rounds that the shards hold the sum of."""
+        return self._rounds
+
+    @property
+    def memory(self) -> Memory:
+        """Device memory for gradients."""
+        return Memory(self._slots.size_bytes, self.shards.size_bytes, self._deferred_peak)
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Let every `backward()` inside only add to this rank's buckets.
+
+        The first one outside reduces the sum. From the first use on, all buckets are kept.
+        """
+        self.check_round("no_sync()")
+        self._keep_all_buckets()
+        before, self._accumulates_only = self._accumulates_only, True
+        try:
+            yield
+        finally:
+            self._accumulates_only = before
+
+    def wait_for_shards(self) -> None:
+        """Let the current stream read the shards; the host does not wait.
+
+        Raises:
+            UsageError: a backward has not ended, or none was reduced since the last `clear`.
+        """
+        self.check_round("step()")
+        if self._rounds == 0:
+            raise UsageError(
+                "step() without a reduced gradient; call backward() first, the last one outside "
+                "no_sync()"
+            )
+        self.hand_over.before_step(torch.cuda.current_stream(self.device))
+
+    def clear(self) -> None:
+        """Forget the gradients of all rounds: the next round replaces them.
+
+        The current stream's reads of the shards come before that.
+        """
+        self.check_round("zero_grad()")
+        if self._arrivals.holds_sums:
+            self.hand_over.forget_slots()
+            self._arrivals.close(keeps_sums=False)
+        if self._rounds:
+            self.hand_over.after_step(torch.cuda.current_stream(self.device))
+            self._rounds = 0
+
+    def abandon(self) -> None:
+        """Take part in one round with what arrived, zeros for the rest, and forget its result.
+
+        After an exception in one rank's forward or backward, every rank calls it in place of the
+        step; then all have issued the same collectives and go on with the next batch.
+        """
+        if self.is_round_open or self._rounds == 0:
+            if not self.is_round_open:
+                self._arrivals.open()
+            self._reduce_rest()
+        for parameter in self.parameters:
+            parameter.grad = None
+        self.hand_over.after_step(torch.cuda.current_stream(self.device))
+        self._rounds = 0
+
+    def close(self) -> None:
+        """Remove the hooks. The memory is freed once nothing refers to this object."""
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks.clear()
+
+    def check_round(self, what: str) -> None:
+        """Refuse to go on after a backward that raised.
+
+        Raises:
+            UsageError: a backward has begun and not ended.
+        """
+        if self.is_round_open:
+            raise UsageError(
+                f"{what} after a backward that did not end (it raised, or this call is inside it). "
+                "Call abandon() on every rank, then go on with the next batch"
+            )
+
+    def _keep_all_buckets(self) -> None:
+        count = len(self.layout.buckets)
+        if self._slots.count < count:
+            self.hand_over.forget_slots()
+            self._slots = self._new_slots(count)
+
+    def _new_slots(self, count: int) -> Slots:
+        return Slots(
+            count,
+            slot_bytes=self.layout.bucket_bytes,
+            device=self.device,
+            communication_stream=self.communication_stream,
+        )
+
+    def _hook_of(self, index: int) -> Callable[[Parameter], None]:
+        return lambda _: self._on_gradient(index)
+
+    def _on_gradient(self, index: int) -> None:
+        """Runs after autograd has accumulated `grad`, with the stream of that work current."""
+        gradient = self.parameters[index].grad
+        if gradient is None:
+            return
+        if gradient.is_sparse:
+            raise UsageError(
+                f"parameter {index} has a sparse gradient; only dense ones are reduced"
+            )
+        task = torch._C._current_graph_task_id()
+        if not self.is_round_open:
+            self._arrivals.open()
+            self._task = task
+            torch.autograd.Variable._execution_engine.queue_callback(self._end_round)
+        elif task != self._task:
+            self.check_round("backward()")
+        self._arrivals.note(index, torch.cuda.current_stream(self.device))
+        self._write_waiting()
+        if self._overlap and not self._accumulates_only:
+            self._reduce_full()
+        deferred = sum(_size_bytes(self.parameters[i].grad) for i in self._arrivals.waiting())
+        self._deferred_peak = max(self._deferred_peak, deferred)
+
+    def _end_round(self) -> None:
+        """Runs when backward has ended, with its caller's stream joined with all producers."""
+        if self._accumulates_only:
+            self._arrivals.close(keeps_sums=True)
+        else:
+            self._reduce_rest()
+
+    def _reduce_rest(self) -> None:
+        self._arrivals.note_rest(torch.cuda.current_stream(self.device))
+        self._write_waiting()
+        self._reduce_full()
+        self._arrivals.close(keeps_sums=False)
+        self.hand_over.after_round()
+        self._rounds += 1
+
+    def _reduce_full(self) -> None:
+        """Reduce the next buckets while they are full; each makes room for gradients that wait."""
+        while (bucket := self._arrivals.take_full()) is not None:
+            self._reduce(bucket)
+            self._write_waiting()
+
+    def _write_waiting(self) -> None:
+        for write in self._arrivals.writes(self._slots.count):
+            # On the stream that has the gradient: its memory is never read on another one, so
+            # dropping it needs no record_stream beyond what autograd has done.
+            with torch.cuda.stream(write.stream):
+                self._write(write)
+            if write.is_last:
+                self.parameters[write.piece.parameter].grad = None
+
+    def _write(self, write: Write) -> None:
+        slot = self._slots.of(write.bucket.index)
+        self.hand_over.before_write(slot, write.stream)
+        self._slots.note_use(slot, write.stream)
+        piece = write.piece
+        target = self._view(write.bucket).narrow(0, piece.offset, piece.length)
+        if write.is_zero:
+            target.zero_()
+        else:
+            gradient = self.parameters[piece.parameter].grad
+            assert gradient is not None
+            source = gradient.reshape(-1).narrow(0, piece.begin, piece.length)
+            if write.adds:
+                target.add_(source, alpha=1 / self._predivide)
+            elif self._predivide == 1:
+                target.copy_(source)
+            else:
+                torch.mul(source, 1 / self._predivide, out=target)
+        self.hand_over.after_write(slot, write.stream)
+
+    def _reduce(self, bucket: Bucket) -> None:
+        slot = self._slots.of(bucket.index)
+        stream = self.communication_stream
+        group = self.spaces[bucket.space].process_group
+        factor = self._predivide / (bucket.parts if self._average else 1)
+        shard = self.shards.part_of(bucket)
+        with torch.cuda.stream(stream):
+            self.hand_over.before_reduce(slot)
+            own = reduce_scatter_in_place(self._view(bucket), group=group)
+            if self._rounds:
+                shard.add_(own, alpha=factor)
+            elif own.dtype == shard.dtype:
+                torch.mul(own, factor, out=shard)
+            else:
+                shard.copy_(own).mul_(factor)
+            if self._on_reduced is not None:
+                self._on_reduced(bucket, shard)
+            self.hand_over.after_reduce(slot)
+
+    def _view(self, bucket: Bucket) -> Tensor:
+        return self._slots.view(
+            self._slots.of(bucket.index),
+            dtype=self.spaces[bucket.space].reduce_dtype,
+            elements=bucket.elements,
+        )
+
+
+def _size_bytes(tensor: Tensor | None) -> int:
+    return 0 if tensor is None else tensor.numel() * tensor.element_size()

@@ -1,0 +1,1 @@
+"""The reducer, in forked ranks on the virtual GPU."""
