@@ -34,7 +34,7 @@ def start() -> None:
         return
     try:
         config = parse(os.environ)
-        if not config.active and config.vgpu_devices is None:
+        if not config.active and config.vgpu_devices is None and config.reducer is None:
             return
         _start(config)
     except StreamguardError as error:
@@ -51,6 +51,8 @@ def _start(config: Config) -> None:
     if config.vgpu_devices is not None:
         # Before the hooks: overrides stack, and what observes must be outermost.
         load_virtual_gpu(config.vgpu_devices, with_values=config.vgpu_values)
+    if config.reducer is not None:
+        after_import("deepspeed", _repair_reducer)
     if config.active:
         after_import("torch", _watch)
 
@@ -72,6 +74,12 @@ def _install_values(_: ModuleType) -> None:
     from streamguard.vgpu.values import install
 
     install()
+
+
+def _repair_reducer(_: ModuleType) -> None:
+    from streamguard.deepspeed.repair.install import register_import_hooks
+
+    register_import_hooks()
 
 
 def _watch(_: ModuleType) -> None:

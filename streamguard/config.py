@@ -15,8 +15,10 @@ from typing import Literal
 from streamguard.errors import ConfigurationError
 
 Stacks = Literal["off", "leaf", "full"]
+Reducer = Literal["repair"]
 
 STACKS: tuple[Stacks, ...] = ("off", "leaf", "full")
+REDUCERS: tuple[Reducer, ...] = ("repair",)
 DEFAULT_MEMORY_MB = 16384
 MAX_DEVICES = 64
 
@@ -43,6 +45,7 @@ class Config:
         ranks: The ranks to watch, or None for all.
         stacks: How many Python frames are kept with each op.
         reports_elsewhere: `streamguard run` collects and prints; this process only writes its file.
+        reducer: What reduces DeepSpeed's gradients instead of DeepSpeed alone, or None.
     """
 
     active: bool = False
@@ -58,6 +61,7 @@ class Config:
     ranks: frozenset[int] | None = None
     stacks: Stacks = "full"
     reports_elsewhere: bool = False
+    reducer: Reducer | None = None
 
 
 def parse(environ: Mapping[str, str]) -> Config:
@@ -82,6 +86,7 @@ def parse(environ: Mapping[str, str]) -> Config:
         ranks=_ranks(environ, "STREAMGUARD_RANKS"),
         stacks=_stacks(environ, "STREAMGUARD_STACKS"),
         reports_elsewhere=_switch(environ, "STREAMGUARD_REPORTS_ELSEWHERE", default=False),
+        reducer=_reducer(environ, "STREAMGUARD_REDUCER"),
     )
 
 
@@ -162,3 +167,13 @@ def _stacks(environ: Mapping[str, str], variable: str) -> Stacks:
         if value == stacks:
             return stacks
     raise ConfigurationError(variable, value, "off, leaf or full")
+
+
+def _reducer(environ: Mapping[str, str], variable: str) -> Reducer | None:
+    value = environ.get(variable, "")
+    if value == "":
+        return None
+    for reducer in REDUCERS:
+        if value == reducer:
+            return reducer
+    raise ConfigurationError(variable, value, " or ".join(REDUCERS))

@@ -82,6 +82,25 @@ class UnsupportedAllocatorError(StreamguardError):
         self.setting = setting
 
 
+class UnsupportedReducerError(StreamguardError):
+    """STREAMGUARD_REDUCER asks for something that this program's DeepSpeed cannot be given.
+
+    Args:
+        reducer: Value of the variable.
+        found: What the program has, such as "ZeRO stage 3 with DeepSpeedZeroOptimizer_Stage3".
+        limit: What this reducer can do, as the rest of a sentence that begins with its name.
+    """
+
+    def __init__(self, reducer: str, found: str, limit: str) -> None:
+        super().__init__(
+            f"STREAMGUARD_REDUCER={reducer} {limit}; this program has {found}. Nothing was "
+            "changed: unset the variable to train with DeepSpeed's own reducer"
+        )
+        self.reducer = reducer
+        self.found = found
+        self.limit = limit
+
+
 class RecordError(StreamguardError):
     """One record of a result file is damaged or of a schema that this version cannot read.
 

@@ -22,6 +22,8 @@ PYTHON = VENV / "bin" / "python"
 LOG = VENV / "setup-log.txt"
 TORCH = "2.14.1"
 NEWEST_DEEPSPEED = "0.19.8"
+# Releases before this one need pydantic 1, which then lies beside them and nowhere else.
+FIRST_WITH_PYDANTIC_2 = (0, 11)
 
 # Without the NVIDIA libraries that torch depends on: the virtual GPU replaces them.
 PACKAGES_OF_TORCH = ["pip", "install", "--no-deps", f"torch=={TORCH}"]
@@ -119,6 +121,8 @@ def install_deepspeed(version: str) -> None:
     hidden = {"DS_BUILD_OPS": "0", "PYTHONPATH": "tools/without_torch"}
     command = ["pip", "install", "--no-deps", "--no-build-isolation", *where]
     pip(*command, f"deepspeed=={version}", environment=hidden)
+    if where and tuple(map(int, version.split(".")[:2])) < FIRST_WITH_PYDANTIC_2:
+        pip("pip", "install", "--no-deps", *where, "pydantic<2")
 
 
 def set_up(deepspeed: list[str], *, tools: bool) -> None:

@@ -35,6 +35,7 @@ _OPTIONS = {
     "schedule": "STREAMGUARD_VGPU_SCHEDULE",
     "ranks": "STREAMGUARD_RANKS",
     "stacks": "STREAMGUARD_STACKS",
+    "reducer": "STREAMGUARD_REDUCER",
 }
 
 
@@ -68,6 +69,7 @@ def add_parser(subparsers: Subparsers) -> None:
     add("--json", action="store_true", help="print the report as JSON lines to standard output")
     add("--error-exitcode", metavar="N", type=_status, help="exit status for races instead of 66")
     add("--stacks", metavar="off|leaf|full", help="Python frames kept with each op (full)")
+    add("--reducer", metavar="repair", help="add the order that DeepSpeed's ZeRO-1/2 reducer lacks")
     add("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the command to watch")
     parser.set_defaults(run=run)
 

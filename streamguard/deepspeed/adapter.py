@@ -10,6 +10,7 @@ from types import ModuleType
 
 from streamguard import session
 from streamguard.deepspeed import configuration, gradient_names, known_races, parameter_names
+from streamguard.deepspeed.repair.install import is_repaired
 from streamguard.deepspeed.stream_names import name_streams_of
 from streamguard.import_hooks import after_import
 from streamguard.patching import Method, wrap_method
@@ -82,7 +83,8 @@ def _learning_configuration(original: Method) -> Method:
         parameter_names.remember(self.module)  # type: ignore[attr-defined]  # DeepSpeedEngine's
         found = configuration.of_engine(self)
         known_races.set_configuration(found)
-        known_races.warn_at_start(found)
+        if not is_repaired(self.optimizer):  # type: ignore[attr-defined]  # DeepSpeedEngine's
+            known_races.warn_at_start(found)
         session.set_step(self.global_steps)  # type: ignore[attr-defined]  # DeepSpeedEngine's
 
     return wrapper

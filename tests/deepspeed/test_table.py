@@ -35,6 +35,7 @@ REFILL = "deepspeed-pr-6993"
 OVERSIZE = "deepspeed-pr-7965"
 PRODUCERS = "deepspeed-pr-8080"
 OPEN_REFILL = "deepspeed-open-refill-by-another-producer"
+NO_OVERLAP = "deepspeed-open-producers-without-overlap"
 OPEN_OVERSIZE = "deepspeed-open-oversize-freed"
 # With this bucket the streams change between two flushes, never right after one.
 ONE_STREAM_BETWEEN_FLUSHES = ("--bucket", "5120")
@@ -52,6 +53,7 @@ CELLS = (
     Cell("0.19.8", "oversize", ("--layers", "5"), ranks=3, race=OPEN_OVERSIZE),
     Cell("0.19.8", "producers", ONE_STREAM_BETWEEN_FLUSHES),
     Cell("0.19.8", "producers", race=OPEN_REFILL),
+    Cell("0.19.8", "producers", ("--no-overlap",), race=NO_OVERLAP),
 )
 ALWAYS = ("0.17.2", "0.19.8")
 
@@ -99,6 +101,12 @@ def check_pair(cell: Cell, races: list[dict[str, object]]) -> None:
         for race in copies:
             assert (race["domain"], stream(race, "second")) == ("device", REDUCTION)
             assert stream(race, "first") != REDUCTION
+            assert bucket_gradients(race, "first"), race["overlap"]
+    elif cell.race == NO_OVERLAP:
+        for race in races:
+            assert race["domain"] == "device"
+            assert stream(race, "first") != stream(race, "second")
+            assert REDUCTION not in (stream(race, "first"), stream(race, "second"))
             assert bucket_gradients(race, "first"), race["overlap"]
     else:
         for race in races:

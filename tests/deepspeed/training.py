@@ -14,6 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 SCRIPT = "examples/train_zero2.py"
+WITHOUT_EDGE = "tests/deepspeed/without_edge.py"
 
 
 @dataclass(frozen=True)
@@ -56,14 +57,22 @@ def train(
     ranks: int = 2,
     accesses: str | None = None,
     expected_status: int | None = None,
+    reducer: str | None = None,
+    without_edge: str | None = None,
 ) -> Training:
-    """Run the example and return its losses (rank 0), findings and report."""
+    """Run the example and return its losses (rank 0), findings and report.
+
+    `without_edge` names a method of the repair that does nothing in this run.
+    """
     options = ["--vgpu", str(ranks), "--schedule", schedule, "--output", str(output)]
     if accesses:
         options += ["--accesses", accesses]
+    if reducer:
+        options += ["--reducer", reducer]
     launcher = [str(BIN / "torchrun"), "--standalone", "--nproc_per_node", str(ranks)]
+    program = [WITHOUT_EDGE, without_edge, SCRIPT] if without_edge else [SCRIPT]
     done = subprocess.run(
-        [str(BIN / "streamguard"), "run", *options, "--", *launcher, SCRIPT, *arguments],
+        [str(BIN / "streamguard"), "run", *options, "--", *launcher, *program, *arguments],
         cwd=ROOT, env=environment_of(release), capture_output=True, text=True,
     )  # fmt: skip
     text = done.stdout + done.stderr

@@ -35,6 +35,7 @@ def test_every_variable_is_read() -> None:
             "STREAMGUARD_RANKS": "0, 7",
             "STREAMGUARD_STACKS": "leaf",
             "STREAMGUARD_REPORTS_ELSEWHERE": "1",
+            "STREAMGUARD_REDUCER": "repair",
         }
     )
 
@@ -52,6 +53,7 @@ def test_every_variable_is_read() -> None:
         ranks=frozenset({0, 7}),
         stacks="leaf",
         reports_elsewhere=True,
+        reducer="repair",
     )
 
 
@@ -76,6 +78,7 @@ def test_every_variable_is_read() -> None:
         ("STREAMGUARD_RANKS", "0,x"),
         ("STREAMGUARD_RANKS", "0,,1"),
         ("STREAMGUARD_STACKS", "all"),
+        ("STREAMGUARD_REDUCER", "1"),
     ],
 )
 def test_a_wrong_value_is_refused_by_name(variable: str, value: str) -> None:
