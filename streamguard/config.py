@@ -176,4 +176,9 @@ def _reducer(environ: Mapping[str, str], variable: str) -> Reducer | None:
     for reducer in REDUCERS:
         if value == reducer:
             return reducer
-    raise ConfigurationError(variable, value, " or ".join(REDUCERS))
+    raise ConfigurationError(
+        variable,
+        value,
+        f"{' or '.join(REDUCERS)} (streamguard's own reducer is used in the training loop: "
+        "streamguard.zero.ZeroOptimizer)",
+    )
