@@ -14,7 +14,7 @@ from streamguard.errors import StreamguardError, UsageError
 from streamguard.exit_status import USAGE
 
 # In the order of `--help`. Each module has `add_parser(subparsers)`, which sets `run` as default.
-_SUBCOMMANDS = ("run", "show", "merge", "explain", "litmus", "vgpu")
+_SUBCOMMANDS = ("run", "show", "merge", "explain", "litmus", "verify-reducer", "vgpu")
 
 
 class Subparsers(Protocol):
@@ -58,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"streamguard {__version__}")
     subparsers = parser.add_subparsers(dest="subcommand", required=True, metavar="COMMAND")
     for name in _SUBCOMMANDS:
-        module = f"streamguard.cli.{name}"
+        module = f"streamguard.cli.{name.replace('-', '_')}"
         if importlib.util.find_spec(module) is None:
             # A part that this installation was built without.
             continue

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Protocol
 
 from streamguard.errors import StreamguardError
 
@@ -42,21 +41,14 @@ class Outcome:
         timed_out: It was killed because it did not end.
         results: What each rank's program returned; None without a result.
         logs: The end of what each rank printed.
+        calls: The virtual GPU's log of each rank's calls; empty unless it was asked for.
     """
 
     statuses: tuple[int, ...]
     timed_out: bool
     results: tuple[object, ...]
     logs: tuple[str, ...]
-
-
-class Runner(Protocol):
-    """Whatever runs a program on several ranks under a schedule."""
-
-    def run(
-        self, program: str, argument: object, *, ranks: int, schedule: str
-    ) -> tuple[object, ...]:
-        """Return each rank's result; see `Jobs.run`."""
+    calls: tuple[str, ...] = ()
 
 
 class Jobs:
@@ -106,6 +98,7 @@ class Jobs:
         ranks: int,
         schedule: str = "eager",
         limit_s: float = _LIMIT_S,
+        logs_calls: bool = False,
     ) -> Outcome:
         """Run a job to its end, however it ends.
 
@@ -116,6 +109,7 @@ class Jobs:
             ranks: Number of ranks, each on its own device.
             schedule: Schedule of every rank.
             limit_s: The job is killed after so many seconds.
+            logs_calls: The virtual GPU logs its calls.
 
         Raises:
             StreamguardError: the process that runs jobs has ended.
@@ -126,6 +120,7 @@ class Jobs:
             "ranks": ranks,
             "schedule": schedule,
             "limit_s": limit_s,
+            "logs_calls": logs_calls,
         }
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -146,6 +141,7 @@ class Jobs:
             answer["timed_out"],
             tuple(answer["results"]),
             tuple(answer["logs"]),
+            tuple(answer["calls"]),
         )
 
     def run(
@@ -156,10 +152,19 @@ class Jobs:
         Raises:
             JobError: a rank failed or did not end.
         """
-        outcome = self.outcome(program, argument, ranks=ranks, schedule=schedule)
-        if any(status != 0 for status in outcome.statuses):
-            raise JobError(outcome)
-        return outcome.results
+        return _successful(self.outcome(program, argument, ranks=ranks, schedule=schedule)).results
+
+    def run_logged(
+        self, program: str, argument: object, *, ranks: int, schedule: str = "eager"
+    ) -> Outcome:
+        """Run a job with the virtual GPU's log; see `outcome`.
+
+        Raises:
+            JobError: a rank failed or did not end.
+        """
+        return _successful(
+            self.outcome(program, argument, ranks=ranks, schedule=schedule, logs_calls=True)
+        )
 
     def close(self) -> None:
         """End the process."""
@@ -168,3 +173,9 @@ class Jobs:
         self._process.wait()
         assert self._process.stdout is not None
         self._process.stdout.close()
+
+
+def _successful(outcome: Outcome) -> Outcome:
+    if any(status != 0 for status in outcome.statuses):
+        raise JobError(outcome)
+    return outcome

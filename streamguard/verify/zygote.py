@@ -68,6 +68,7 @@ def _run(job: Mapping[str, object]) -> dict[str, object]:
             "statuses": [statuses[rank] for rank in range(ranks)],
             "timed_out": killed,
             "results": [_read(directory / f"{rank}.json") for rank in range(ranks)],
+            "calls": [_text(directory / f"{rank}.calls") for rank in range(ranks)],
             "logs": [(directory / f"{rank}.log").read_text()[-8000:] for rank in range(ranks)],
         }
 
@@ -97,6 +98,8 @@ def _be_rank(
     rank: int, ranks: int, job: Mapping[str, object], directory: Path, log: TextIO
 ) -> None:
     sys.stdout = sys.stderr = log
+    if job["logs_calls"]:
+        os.environ["STREAMGUARD_VGPU_LOG"] = str(directory / f"{rank}.calls")
     os.environ.update(
         STREAMGUARD_VGPU_SCHEDULE=str(job["schedule"]),
         RANK=str(rank),
@@ -124,6 +127,10 @@ def _be_rank(
     values.raise_pending_error()
     (directory / f"{rank}.json").write_text(json.dumps(result))
     distributed.destroy_process_group()
+
+
+def _text(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
 
 
 def _read(path: Path) -> object:

@@ -6,6 +6,14 @@ It never imports the detector. Importing this package does not load torch; the n
 from __future__ import annotations
 
 from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from streamguard.zero.hand_over import Edge as Edge
+    from streamguard.zero.hand_over import HandOver as HandOver
+    from streamguard.zero.loss_scale import LossScale as LossScale
+    from streamguard.zero.optimizer import ZeroOptimizer as ZeroOptimizer
+    from streamguard.zero.reducer import GradientReducer as GradientReducer
 
 _HOMES = {
     "Edge": "streamguard.zero.hand_over",

@@ -5,7 +5,7 @@ Pure bookkeeping: it issues no work.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -85,9 +85,10 @@ class Arrivals:
             )
         self._await(parameter, stream, is_zero=False)
 
-    def note_rest(self, stream: Stream) -> None:
-        """Note that no other gradient will come; zeros take their place, written on `stream`."""
-        for parameter, pieces in enumerate(self._pieces):
+    def note_absent(self, parameters: Iterable[int], stream: Stream) -> None:
+        """Note that these get no gradient, unless they have: zeros, written on `stream`."""
+        for parameter in parameters:
+            pieces = self._pieces[parameter]
             if parameter in self._arrived:
                 continue
             if parameter not in self._held:

@@ -52,6 +52,8 @@ class ZeroOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torch is no
         overlap_gather: The next forward starts before all parameters are there, each submodule
             waits for its own. Parameters read outside their module's forward need
             `wait_for_parameters()` first. Needs a module as `model_or_params`.
+        find_unused: `backward()` of this object looks up the parameters that the loss does not
+            depend on; their buckets then need not wait for the end of backward.
         master_dtype: Dtype in which parts are kept and updated.
         process_group, process_group_of, stage, reduce_dtype, bucket_bytes, ring_size, predivide,
             overlap, without_edge: See `GradientReducer`.
@@ -78,6 +80,7 @@ class ZeroOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torch is no
         predivide: float = 1.0,
         overlap: bool = True,
         overlap_gather: bool = False,
+        find_unused: bool = False,
         max_norm: float | None = None,
         loss_scale: float | LossScale | None = None,
         without_edge: Edge | None = None,
@@ -111,6 +114,7 @@ class ZeroOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torch is no
         self._max_norm = max_norm
         self._norm_group = norm_group or process_group or distributed.group.WORLD
         self._overlap_gather = overlap_gather
+        self._find_unused = find_unused
         self._gradients = {
             fragment: self.reducer.shards.view(fragment) for fragment in self.reducer.fragments
         }
@@ -171,7 +175,10 @@ class ZeroOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torch is no
 
     def backward(self, loss: Tensor) -> None:
         """Run backward of the loss, scaled if there is a loss scale."""
-        self.scale(loss).backward()
+        scaled = self.scale(loss)
+        if self._find_unused:
+            self.reducer.expect(scaled)
+        scaled.backward()
 
     def scale(self, loss: Tensor) -> Tensor:
         """Multiply a loss by the loss scale."""

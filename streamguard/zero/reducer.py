@@ -21,6 +21,7 @@ import torch.distributed as distributed
 
 from streamguard.errors import UsageError
 from streamguard.zero.arrivals import Arrivals, Write
+from streamguard.zero.autograd_graph import reachable_leaves
 from streamguard.zero.collectives import reduce_scatter_in_place
 from streamguard.zero.hand_over import Edge, HandOver
 from streamguard.zero.layout import Bucket, Layout
@@ -142,6 +143,7 @@ class GradientReducer:
         self._accumulates_only = False
         self._rounds = 0  # since the last `clear`
         self._deferred_peak = 0
+        self._unreachable: list[int] = []
         self._task = -1  # autograd's id of the backward that opened the round
         self._hooks = [
             parameter.register_post_accumulate_grad_hook(self._hook_of(index))
@@ -167,6 +169,19 @@ class GradientReducer:
     def memory(self) -> Memory:
         """Device memory for gradients."""
         return Memory(self._slots.size_bytes, self.shards.size_bytes, self._deferred_peak)
+
+    def expect(self, loss: Tensor) -> None:
+        """Say which loss the next `backward()` starts from, so that unused parameters are known.
+
+        Without it a bucket with an unused parameter is full only when backward has ended, and
+        later gradients wait in `param.grad`: right, but they take memory. Walks the whole graph.
+        """
+        reachable = reachable_leaves(loss)
+        self._unreachable = [
+            index
+            for index, parameter in enumerate(self.parameters)
+            if id(parameter) not in reachable
+        ]
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -273,6 +288,10 @@ class GradientReducer:
             self._arrivals.open()
             self._task = task
             torch.autograd.Variable._execution_engine.queue_callback(self._end_round)
+            if not self._accumulates_only:
+                self._arrivals.note_absent(
+                    self._unreachable, torch.cuda.current_stream(self.device)
+                )
         elif task != self._task:
             self.check_round("backward()")
         self._arrivals.note(index, torch.cuda.current_stream(self.device))
@@ -286,14 +305,18 @@ class GradientReducer:
         """Runs when backward has ended, with its caller's stream joined with all producers."""
         if self._accumulates_only:
             self._arrivals.close(keeps_sums=True)
+            self._unreachable = []
         else:
             self._reduce_rest()
 
     def _reduce_rest(self) -> None:
-        self._arrivals.note_rest(torch.cuda.current_stream(self.device))
+        self._arrivals.note_absent(
+            range(len(self.parameters)), torch.cuda.current_stream(self.device)
+        )
         self._write_waiting()
         self._reduce_full()
         self._arrivals.close(keeps_sums=False)
+        self._unreachable = []
         self.hand_over.after_round()
         self._rounds += 1
 
