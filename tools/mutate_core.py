@@ -118,24 +118,26 @@ class Build:
     def object_of(self, source: Path) -> Path:
         return SCRATCH / "object" / f"{source.parent.name}_{source.stem}.o"
 
-    def reads(self, source: Path, path: Path) -> bool:
+    def inputs_of(self, source: Path) -> set[Path]:
+        """The copy's files that an object was made from; some compilers list relative names."""
         listing = self.object_of(source).with_suffix(".d").read_text()
-        return str(path) in listing.replace("\\\n", " ").split()
+        names = listing.replace("\\\n", " ").split()[1:]
+        paths = {Path(os.path.normpath(SCRATCH / name)) for name in names}
+        return {path for path in paths if path.is_relative_to(SCRATCH)}
 
     def is_stale(self, source: Path) -> bool:
         built = self.object_of(source)
         if not built.exists() or not built.with_suffix(".d").exists():
             return True
-        listing = built.with_suffix(".d").read_text().replace("\\\n", " ").split()[1:]
-        inputs = [Path(name) for name in listing if name.startswith(str(SCRATCH))]
         return any(
-            not path.exists() or path.stat().st_mtime > built.stat().st_mtime for path in inputs
+            not path.exists() or path.stat().st_mtime > built.stat().st_mtime
+            for path in self.inputs_of(source)
         )
 
     def compile(self, source: Path, target: Path) -> None:
         done = subprocess.run(
             [*self.compiler, "-MMD", "-c", str(source), "-o", str(target)],
-            capture_output=True, text=True,
+            cwd=SCRATCH, capture_output=True, text=True,
         )  # fmt: skip
         if done.returncode != 0:
             raise TableError(f"{source.name} does not compile:\n{done.stderr[:2000]}")
@@ -162,7 +164,9 @@ class Build:
         """Name the test that noticed the mutant, or nothing when all passed."""
         path = SCRATCH / "csrc" / "core" / mutant.file
         original, stat = path.read_text(), path.stat()
-        affected = [source for source in self.sources() if self.reads(source, path)]
+        affected = [source for source in self.sources() if path in self.inputs_of(source)]
+        if not affected:
+            raise TableError(f"{mutant.title}: no object is made from {mutant.file}")
         replaced = {source: SCRATCH / f"mutant_{source.stem}.o" for source in affected}
         path.write_text(mutant.apply(original))
         try:

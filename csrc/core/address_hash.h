@@ -10,8 +10,12 @@
 
 namespace streamguard::core {
 
-// Open-addressing table from an address to a 32-bit value. Tensors are accessed again and again by
-// the same begin, so most lookups end here and never walk the ordered map.
+// Fibonacci hashing: block addresses are multiples of 512, their low bits say nothing.
+inline std::size_t spread(Address address) {
+  return static_cast<std::size_t>((address * 0x9e3779b97f4a7c15ull) >> 20);
+}
+
+// Open-addressing table from an address to a 32-bit value.
 //
 // Thread safety: none.
 // Invariants:
@@ -29,7 +33,7 @@ class AddressHash {
       if (slots_[at].address == address) return slots_[at].value;
     }
   }
-  // Starts to load the slot: with a million cells every lookup misses the cache.
+  // Starts to load the slot.
   void prefetch(Address address) const { __builtin_prefetch(&slots_[home(address)]); }
   // REQUIRES: the address is not in the table; value != kNotFound.
   void insert(Address address, std::uint32_t value) {
@@ -61,10 +65,7 @@ class AddressHash {
 
   std::size_t mask() const { return slots_.size() - 1; }
   std::size_t next(std::size_t at) const { return (at + 1) & mask(); }
-  // Fibonacci hashing: block addresses are multiples of 512, their low bits say nothing.
-  std::size_t home(Address address) const {
-    return static_cast<std::size_t>((address * 0x9e3779b97f4a7c15ull) >> 20) & mask();
-  }
+  std::size_t home(Address address) const { return spread(address) & mask(); }
   void place(const Slot& slot) {
     std::size_t at = home(slot.address);
     while (slots_[at].value != kNotFound) at = next(at);

@@ -20,21 +20,58 @@ CellIndex CellMap::straddling(Address address) const {
   return at(before).range.end > address ? before : kNoCell;
 }
 
-CellIndex CellMap::new_cell() {
-  if (free_cells_.empty()) {
-    cells_.emplace_back();
-    return CellIndex{static_cast<std::uint32_t>(cells_.size() - 1)};
+void CellMap::make_room() {
+  if (order_.size() * 4 < std::size_t{home_count_} * 3) return;
+  std::vector<Cell> old;
+  old.swap(cells_);
+  home_count_ *= 2;
+  // Of cells that fill three quarters of their homes about one in five is a stray.
+  cells_.reserve(home_count_ + home_count_ / 4);
+  cells_.resize(home_count_);
+  strays_ = {};
+  free_stray_slots_.clear();
+  CellIndex previous = kNoCell;
+  for (auto& [begin, index] : order_) {
+    Cell& from = old[index.value];
+    index = take_slot(begin);
+    Cell& to = at(index);
+    to = std::move(from);
+    to.previous = previous;
+    to.next = kNoCell;
+    if (previous != kNoCell) at(previous).next = index;
+    previous = index;
   }
-  const CellIndex reused = free_cells_.back();
-  free_cells_.pop_back();
-  return reused;
+}
+
+CellIndex CellMap::take_slot(Address begin) {
+  const CellIndex home = home_of(begin);
+  for (const CellIndex near : {home, neighbour_of(home)}) {
+    if (at(near).range.is_empty()) return near;
+  }
+  CellIndex stray{static_cast<std::uint32_t>(cells_.size())};
+  if (free_stray_slots_.empty()) {
+    cells_.emplace_back();
+  } else {
+    stray = free_stray_slots_.back();
+    free_stray_slots_.pop_back();
+  }
+  strays_.insert(begin, stray.value);
+  return stray;
+}
+
+void CellMap::release_slot(CellIndex cell) {
+  ByteRange& range = at(cell).range;
+  if (is_stray(cell)) {
+    strays_.erase(range.begin);
+    free_stray_slots_.push_back(cell);
+  }
+  range = {};
 }
 
 CellIndex CellMap::insert_before(CellIndex next, const ByteRange& range) {
-  const CellIndex added = new_cell();
+  const CellIndex added = take_slot(range.begin);
   const auto hint = next == kNoCell ? order_.end() : order_.find(at(next).range.begin);
   const auto placed = order_.emplace_hint(hint, range.begin, added);
-  by_begin_.insert(range.begin, added.value);
   Cell& cell = at(added);
   cell.range = range;
   cell.tenant = {};
@@ -63,9 +100,8 @@ void CellMap::absorb_next(CellIndex cell) {
 CellIndex CellMap::erase(CellIndex cell) {
   const CellIndex next = at(cell).next;
   order_.erase(at(cell).range.begin);
-  by_begin_.erase(at(cell).range.begin);
   unlink(cell);
-  free_cells_.push_back(cell);
+  release_slot(cell);
   return next;
 }
 

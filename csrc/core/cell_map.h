@@ -37,15 +37,21 @@ static_assert(sizeof(Cell) == 128, "a cell is two cache lines");
 
 // Disjoint cells in address order. Ranges that nobody touched have no cell.
 //
+// Tensors are accessed again and again by the same begin, and with a million cells each step to the
+// next piece of memory misses the cache. So a cell lies, where it can, at one of two slots
+// that its begin hashes to, and is found without reading any index.
+//
 // Thread safety: none.
 // Invariants:
 //   1. Cells are not empty, do not overlap, and are linked in address order.
-//   2. Every cell is in both indexes under its begin.
+//   2. A cell is at the home slot of its begin, at its neighbour or, when both were taken, after
+//      all home slots and in `strays_`.
+//   3. Unused slots have an empty range.
 // Cost: O(1) for a range that begins where a cell begins, else O(log cells); plus cells touched.
 //   No heap allocation once the high-water mark is reached.
 class CellMap {
  public:
-  CellMap() : order_(&pool_) {}
+  CellMap() : order_(&pool_), cells_(home_count_) {}
   CellMap(const CellMap&) = delete;
   CellMap& operator=(const CellMap&) = delete;
 
@@ -53,15 +59,28 @@ class CellMap {
   const Cell& at(CellIndex index) const { return cells_[index.value]; }
   std::size_t size() const { return order_.size(); }
 
+  // Makes more home slots when most are taken. Cells move: an index from before is void.
+  void make_room();
+
   // Cell that begins exactly there, or kNoCell.
   CellIndex beginning_at(Address address) const {
-    const std::uint32_t found = by_begin_.find(address);
+    const CellIndex home = home_of(address);
+    for (const CellIndex near : {home, neighbour_of(home)}) {
+      const ByteRange& range = at(near).range;
+      if (range.begin == address && !range.is_empty()) return near;
+    }
+    const std::uint32_t found = strays_.find(address);
     return found == AddressHash::kNotFound ? kNoCell : CellIndex{found};
   }
-  void prefetch_index(Address address) const { by_begin_.prefetch(address); }
-  void prefetch_cell(Address address) const {
-    const CellIndex cell = beginning_at(address);
-    if (cell == kNoCell) return;
+  // Starts to load what finding a cell reads, and the cell itself where it is at home.
+  void prefetch(Address address) const {
+    const CellIndex home = home_of(address);
+    prefetch_cell(home);
+    prefetch_cell(neighbour_of(home));
+    strays_.prefetch(address);
+  }
+  bool is_stray(CellIndex cell) const { return cell.value >= home_count_; }
+  void prefetch_cell(CellIndex cell) const {
     const char* bytes = reinterpret_cast<const char*>(&cells_[cell.value]);
     for (std::size_t line = 0; line < sizeof(Cell); line += 64) __builtin_prefetch(bytes + line);
   }
@@ -81,14 +100,20 @@ class CellMap {
   CellIndex erase(CellIndex cell);
 
  private:
-  CellIndex new_cell();
+  CellIndex home_of(Address address) const {
+    return CellIndex{static_cast<std::uint32_t>(spread(address) & (home_count_ - 1))};
+  }
+  static CellIndex neighbour_of(CellIndex home) { return CellIndex{home.value ^ 1}; }
+  CellIndex take_slot(Address begin);
+  void release_slot(CellIndex cell);
   void unlink(CellIndex cell);
 
+  std::uint32_t home_count_ = 64;  // a power of two
   std::pmr::unsynchronized_pool_resource pool_;
   std::pmr::map<Address, CellIndex> order_;
-  AddressHash by_begin_;
-  std::vector<Cell> cells_;
-  std::vector<CellIndex> free_cells_;
+  std::vector<Cell> cells_;  // home slots, then strays
+  AddressHash strays_;       // begin to index
+  std::vector<CellIndex> free_stray_slots_;
 };
 
 }  // namespace streamguard::core

@@ -6,6 +6,7 @@
 namespace streamguard::core {
 
 OpId Engine::Parts::run(HostThreadId thread, StreamId on, AccessSpan accesses, OpInfo info) {
+  detector.prefetch(accesses);
   const LaneId lane = streams[on.value].lane;
   const LaneId host = host_lane(thread);
   const OpId op = new_op();

@@ -19,6 +19,7 @@ struct Entry {
   RecordIndex record;
   bool is_write = false;
   bool is_partial = false;  // rows that leave bytes of the cell out: look at the record's region
+  bool is_sole = false;     // no other cell holds the record, so that nothing need be counted
 
   friend bool operator==(const Entry& a, const Entry& b) { return a.record == b.record; }
 };
@@ -30,11 +31,16 @@ class EntryList {
  public:
   EntryList() = default;
   EntryList(const EntryList& other) { assign(other); }
+  EntryList(EntryList&& other) noexcept { take(other); }
   EntryList& operator=(const EntryList& other) {
     if (this != &other) {
       size_ = 0;
       assign(other);
     }
+    return *this;
+  }
+  EntryList& operator=(EntryList&& other) noexcept {
+    if (this != &other) take(other);
     return *this;
   }
 
@@ -67,6 +73,14 @@ class EntryList {
     if (other.size_ > capacity_) grow(other.size_);
     std::copy(other.begin(), other.end(), data());
     size_ = other.size_;
+  }
+  void take(EntryList& other) {
+    size_ = other.size_;
+    capacity_ = other.capacity_;
+    std::copy(other.inline_, other.inline_ + kInline, inline_);
+    heap_ = std::move(other.heap_);
+    other.size_ = 0;
+    other.capacity_ = kInline;
   }
   void grow(std::uint32_t capacity) {
     auto larger = std::make_unique<Entry[]>(capacity);

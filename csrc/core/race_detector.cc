@@ -35,9 +35,12 @@ RaceDetector::RaceDetector(History history, const HappensBefore& order,
       allocations_(allocations),
       shadow_(history, &order) {}
 
+void RaceDetector::prefetch(AccessSpan accesses) const {
+  for (const Access& access : accesses) shadow_.prefetch_home(access.region.begin);
+}
+
 void RaceDetector::enter(const RunningOp& running, AccessSpan accesses) {
-  for (const Access& access : accesses) shadow_.prefetch_index(access.region.begin);
-  for (const Access& access : accesses) shadow_.prefetch_cell(access.region.begin);
+  for (const Access& access : accesses) shadow_.prefetch_stray(access.region.begin);
   if (!has_reads_and_writes(accesses)) {
     for (const Access& access : accesses) enter_access(running, access);
     return;

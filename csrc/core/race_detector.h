@@ -37,6 +37,8 @@ class RaceDetector {
                const std::optional<HappensBefore>& with_communicators,
                AllocationTable& allocations);
 
+  // Starts to load what `enter` will need. Worth calling before the op's order is worked out.
+  void prefetch(AccessSpan accesses) const;
   void enter(const RunningOp& running, AccessSpan accesses);
   // The parts of an op whose reads and writes run at different places: `accesses` is the whole op.
   void enter_kind(const RunningOp& running, AccessSpan accesses, AccessKind kind);
@@ -50,7 +52,6 @@ class RaceDetector {
 
  private:
   void enter_access(const RunningOp& running, const Access& access);
-  void enter_piece(AccessRecord& record);
   Tenant tenant_of(const Access& access);
   void report_use_after_free(const AccessRecord& access);
   void report_found(const AccessRecord& access);

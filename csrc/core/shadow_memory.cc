@@ -15,19 +15,30 @@ bool have_same_entries(const EntryList& a, const EntryList& b) {
 
 CellIndex ShadowMemory::split(CellIndex cell, Address at) {
   const CellIndex right = cells_.split(cell, at);
+  for (const CellIndex part : {cell, right}) {
+    for (Entry& entry : cells_.at(part).entries) entry.is_sole = false;
+  }
   for (const Entry& entry : cells_.at(right).entries) records_.hold(entry.record);
   entry_count_ += cells_.at(right).entries.size();
   return right;
 }
 
+void ShadowMemory::release(const Entry& entry) {
+  if (entry.is_sole) {
+    records_.release_sole(entry.record);
+  } else {
+    records_.release(entry.record);
+  }
+}
+
 void ShadowMemory::drop_entry(Cell& cell, std::uint32_t index) {
-  records_.release(cell.entries[index].record);
+  release(cell.entries[index]);
   cell.entries.remove_at(index);
   --entry_count_;
 }
 
 void ShadowMemory::drop_entries(Cell& cell) {
-  for (const Entry& entry : cell.entries) records_.release(entry.record);
+  for (const Entry& entry : cell.entries) release(entry);
   entry_count_ -= cell.entries.size();
   cell.entries.clear();
 }
@@ -40,11 +51,17 @@ bool ShadowMemory::conflicts(const Visit& visit, const Entry& entry,
   return first_overlap(records_.at(entry.record).region, visit.access.region, window).has_value();
 }
 
+void ShadowMemory::prefetch_stray(Address begin) const {
+  const CellIndex cell = cells_.beginning_at(begin);
+  if (cell != kNoCell && cells_.is_stray(cell)) cells_.prefetch_cell(cell);
+}
+
 void ShadowMemory::enter(const AccessRecord& access, const VectorClock* clock,
                          std::vector<RecordIndex>& found) {
   const ByteRange range = access.region.bounds();
   if (range.is_empty()) return;
   const Visit visit{access, clock, found};
+  cells_.make_room();
   CellIndex cell = cells_.first_ending_after(range.begin);
   if (cell != kNoCell && cells_.at(cell).range.begin < range.begin) {
     cell = split(cell, range.begin);
@@ -98,7 +115,8 @@ void ShadowMemory::keep_in_cell(const Visit& visit, CellIndex index, RecordIndex
     ++at;
   }
   records_.hold(record);
-  cell.entries.push_back({access.epoch, access.lane, record, is_write, is_partial});
+  const bool is_sole = cell.range == access.region.bounds();
+  cell.entries.push_back({access.epoch, access.lane, record, is_write, is_partial, is_sole});
   ++entry_count_;
 }
 

@@ -40,9 +40,9 @@ class ShadowMemory {
   void check(const AccessRecord& access, const VectorClock* clock, std::vector<RecordIndex>& found);
 
   // Starts to load what `enter` will need, so that the accesses of one op miss the cache together
-  // and not one after the other: first the index of each, then the cell of each.
-  void prefetch_index(Address begin) const { cells_.prefetch_index(begin); }
-  void prefetch_cell(Address begin) const { cells_.prefetch_cell(begin); }
+  // and not one after the other: first the home of each cell, then the cells that are not there.
+  void prefetch_home(Address begin) const { cells_.prefetch(begin); }
+  void prefetch_stray(Address begin) const;
 
   const AccessRecord& record(RecordIndex index) const { return records_.at(index); }
 
@@ -69,6 +69,7 @@ class ShadowMemory {
   };
 
   CellIndex split(CellIndex cell, Address at);
+  void release(const Entry& entry);
   void drop_entry(Cell& cell, std::uint32_t index);
   void drop_entries(Cell& cell);
   bool is_dead(const Entry& entry) const {
