@@ -1,6 +1,7 @@
 """Builds what the installed torch and CUDA headers allow; pyproject.toml holds the metadata.
 
 core    always: the happens-before engine, no torch and no CUDA
+collectives  when torch is installed
 hooks   when torch is a CUDA build (only those wheels carry c10/cuda headers)
 vgpu    when CUDA runtime headers of torch's own CUDA minor version are found as well
 
@@ -74,8 +75,12 @@ def core_extension() -> Pybind11Extension:
     )
 
 
-def torch_extension(name: str, files: list[str], torch: Path, cuda: Path) -> Pybind11Extension:
+def torch_extension(
+    name: str, files: list[str], torch: Path, cuda: Path | None
+) -> Pybind11Extension:
     """Describe an extension against torch; CUDA symbols are resolved when torch has loaded them."""
+    cuda_flags = ["-isystem", str(cuda)] if cuda else []
+    cuda_libraries = ["c10_cuda", "torch_cuda"] if cuda else []
     version = re.search(r"__version__ = '([^']+)'", (torch / "version.py").read_text())
     return Pybind11Extension(
         name,
@@ -89,10 +94,10 @@ def torch_extension(name: str, files: list[str], torch: Path, cuda: Path) -> Pyb
             f'-DSTREAMGUARD_TORCH_VERSION="{version[1] if version else ""}"',
             "-isystem", str(torch / "include"),
             "-isystem", str(torch / "include/torch/csrc/api/include"),
-            "-isystem", str(cuda),
+            *cuda_flags,
         ],
         library_dirs=[str(torch / "lib")],
-        libraries=["c10", "c10_cuda", "torch_cpu", "torch_cuda", "torch", "torch_python"],
+        libraries=["c10", "torch_cpu", "torch", "torch_python", *cuda_libraries],
     )  # fmt: skip
 
 
@@ -181,6 +186,10 @@ def extensions() -> list[Pybind11Extension]:
     torch = torch_directory()
     version = torch_cuda_version(torch) if torch else None
     cuda = cuda_include_directory(torch, version) if torch and version else None
+    if torch:
+        frames = [f for f in sources("hooks") if re.search(r"/(frames|sites)[_.]", f)]
+        files = sources("collectives") + frames
+        result.append(torch_extension("streamguard._collectives", files, torch, None))
     if torch and cuda:
         hooks, values = sources("core", "hooks"), sources("vgpu/values")
         result.append(torch_extension("streamguard._hooks", hooks, torch, cuda))

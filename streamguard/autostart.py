@@ -34,7 +34,8 @@ def start() -> None:
         return
     try:
         config = parse(os.environ)
-        if not config.active and config.vgpu_devices is None and config.reducer is None:
+        is_asked = config.active or config.records_collectives or config.reducer is not None
+        if not is_asked and config.vgpu_devices is None:
             return
         _start(config)
     except StreamguardError as error:
@@ -44,8 +45,8 @@ def start() -> None:
 
 
 def _start(config: Config) -> None:
-    if config.active and config.run is None:
-        if config.exit_status:
+    if (config.active or config.records_collectives) and config.run is None:
+        if config.exit_status and config.active:
             _restart_under_run(config)
         _become_root(config)
     if config.vgpu_devices is not None:
@@ -55,6 +56,8 @@ def _start(config: Config) -> None:
         after_import("deepspeed", _repair_reducer)
     if config.active:
         after_import("torch", _watch)
+    if config.records_collectives:
+        after_import("torch", _record_collectives)
 
 
 def load_virtual_gpu(devices: int, *, with_values: bool) -> None:
@@ -90,6 +93,12 @@ def _watch(_: ModuleType) -> None:
     register_adapters()
 
 
+def _record_collectives(_: ModuleType) -> None:
+    from streamguard.collectives.recording import start_from_environment
+
+    start_from_environment()
+
+
 def _become_root(config: Config) -> None:
     """Name the run for this process and all its children."""
     from streamguard.identity import new_run_id
@@ -98,7 +107,8 @@ def _become_root(config: Config) -> None:
     output = config.output if config.output is not None else Path(f"streamguard-{run}")
     os.environ["STREAMGUARD_RUN"] = run
     os.environ["STREAMGUARD_OUTPUT"] = str(output.absolute())
-    atexit.register(_report_if_nobody_did, os.getpid())
+    if config.active:
+        atexit.register(_report_if_nobody_did, os.getpid())
 
 
 def _report_if_nobody_did(root_pid: int) -> None:

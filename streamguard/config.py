@@ -10,21 +10,29 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from streamguard.errors import ConfigurationError
 
 Stacks = Literal["off", "leaf", "full"]
 Reducer = Literal["repair"]
+Collectives = Literal["off", "async", "strict"]
+OnHang = Literal["report", "abort", "raise"]
 
 STACKS: tuple[Stacks, ...] = ("off", "leaf", "full")
 REDUCERS: tuple[Reducer, ...] = ("repair",)
+COLLECTIVES: tuple[Collectives, ...] = ("off", "async", "strict")
+ON_HANG: tuple[OnHang, ...] = ("report", "abort", "raise")
+DEFAULT_HANG_AFTER_S = 60.0
 DEFAULT_MEMORY_MB = 16384
 MAX_DEVICES = 64
 
 _SCHEDULE = re.compile(r"eager|lazy|extreme:[0-9]+,[0-9]+|random:[0-9]+")
 _SCHEDULE_EXPECTED = "eager, lazy, extreme:I,J (two different stream numbers) or random:SEED"
+_SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,6})?")
 _RUN = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]*")
+
+Choice = TypeVar("Choice", bound=str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +52,11 @@ class Config:
         accesses: Patterns of region names whose accesses are listed.
         ranks: The ranks to watch, or None for all.
         stacks: How many Python frames are kept with each op.
+        audit: The recorded collectives are compared with theory when the program ends.
+        collectives: How ranks compare their collectives: not, behind the run, or before each call.
+        plan_check: Ranks compare their optimizer groups, and the calls of their first step.
+        hang_after_s: How long a collective may wait for a rank, in seconds, before it is reported.
+        on_hang: What follows that report: nothing, the end of the process, or an error.
         reports_elsewhere: `streamguard run` collects and prints; this process only writes its file.
         reducer: What reduces DeepSpeed's gradients instead of DeepSpeed alone, or None.
     """
@@ -60,8 +73,18 @@ class Config:
     accesses: tuple[str, ...] = ()
     ranks: frozenset[int] | None = None
     stacks: Stacks = "full"
+    audit: bool = False
+    collectives: Collectives = "off"
+    plan_check: bool = True
+    hang_after_s: float = DEFAULT_HANG_AFTER_S
+    on_hang: OnHang = "report"
     reports_elsewhere: bool = False
     reducer: Reducer | None = None
+
+    @property
+    def records_collectives(self) -> bool:
+        """Whether anything wants the record of collectives."""
+        return self.audit or self.collectives != "off"
 
 
 def parse(environ: Mapping[str, str]) -> Config:
@@ -84,7 +107,12 @@ def parse(environ: Mapping[str, str]) -> Config:
         exit_status=_switch(environ, "STREAMGUARD_EXIT", default=False),
         accesses=parse_patterns(environ.get("STREAMGUARD_ACCESSES", "")),
         ranks=_ranks(environ, "STREAMGUARD_RANKS"),
-        stacks=_stacks(environ, "STREAMGUARD_STACKS"),
+        stacks=_choice(environ, "STREAMGUARD_STACKS", STACKS, "full"),
+        audit=_switch(environ, "STREAMGUARD_AUDIT", default=False),
+        collectives=_choice(environ, "STREAMGUARD_COLLECTIVES", COLLECTIVES, "off"),
+        plan_check=_switch(environ, "STREAMGUARD_PLAN_CHECK", default=True),
+        hang_after_s=_seconds(environ, "STREAMGUARD_HANG_AFTER", DEFAULT_HANG_AFTER_S),
+        on_hang=_choice(environ, "STREAMGUARD_ON_HANG", ON_HANG, "report"),
         reports_elsewhere=_switch(environ, "STREAMGUARD_REPORTS_ELSEWHERE", default=False),
         reducer=_reducer(environ, "STREAMGUARD_REDUCER"),
     )
@@ -161,14 +189,6 @@ def _ranks(environ: Mapping[str, str], variable: str) -> frozenset[int] | None:
     return frozenset(int(part) for part in parts)
 
 
-def _stacks(environ: Mapping[str, str], variable: str) -> Stacks:
-    value = environ.get(variable) or "full"
-    for stacks in STACKS:
-        if value == stacks:
-            return stacks
-    raise ConfigurationError(variable, value, "off, leaf or full")
-
-
 def _reducer(environ: Mapping[str, str], variable: str) -> Reducer | None:
     value = environ.get(variable, "")
     if value == "":
@@ -182,3 +202,22 @@ def _reducer(environ: Mapping[str, str], variable: str) -> Reducer | None:
         f"{' or '.join(REDUCERS)} (streamguard's own reducer is used in the training loop: "
         "streamguard.zero.ZeroOptimizer)",
     )
+
+
+def _choice(
+    environ: Mapping[str, str], variable: str, choices: tuple[Choice, ...], default: Choice
+) -> Choice:
+    value = environ.get(variable) or default
+    for choice in choices:
+        if value == choice:
+            return choice
+    raise ConfigurationError(variable, value, f"{', '.join(choices[:-1])} or {choices[-1]}")
+
+
+def _seconds(environ: Mapping[str, str], variable: str, default: float) -> float:
+    value = environ.get(variable, "")
+    if value == "":
+        return default
+    if _SECONDS.fullmatch(value) is None or float(value) == 0:
+        raise ConfigurationError(variable, value, "a number of seconds above 0, such as 60 or 2.5")
+    return float(value)

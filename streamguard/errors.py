@@ -115,3 +115,17 @@ class RecordError(StreamguardError):
         self.path = path
         self.line = line
         self.reason = reason
+
+
+class DumpError(StreamguardError):
+    """A Flight Recorder dump is damaged, or holds what is not admitted.
+
+    Args:
+        path: The file.
+        reason: What is wrong with it.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+        self.reason = reason

@@ -7,6 +7,7 @@ from streamguard.report.model import Report
 CLEAN = 0
 USAGE = 2
 RACES = 66
+BUDGET = 66
 CHECKED_NOTHING = 67
 
 

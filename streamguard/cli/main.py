@@ -14,7 +14,9 @@ from streamguard.errors import StreamguardError, UsageError
 from streamguard.exit_status import USAGE
 
 # In the order of `--help`. Each module has `add_parser(subparsers)`, which sets `run` as default.
-_SUBCOMMANDS = ("run", "show", "merge", "explain", "litmus", "verify-reducer", "vgpu")
+_SUBCOMMANDS = (
+    *("run", "show", "merge", "explain", "litmus", "verify-reducer", "vgpu", "audit", "desync"),
+)
 
 
 class Subparsers(Protocol):

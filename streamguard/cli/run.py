@@ -36,6 +36,9 @@ _OPTIONS = {
     "ranks": "STREAMGUARD_RANKS",
     "stacks": "STREAMGUARD_STACKS",
     "reducer": "STREAMGUARD_REDUCER",
+    "collectives": "STREAMGUARD_COLLECTIVES",
+    "hang_after": "STREAMGUARD_HANG_AFTER",
+    "on_hang": "STREAMGUARD_ON_HANG",
 }
 
 
@@ -70,6 +73,13 @@ def add_parser(subparsers: Subparsers) -> None:
     add("--error-exitcode", metavar="N", type=_status, help="exit status for races instead of 66")
     add("--stacks", metavar="off|leaf|full", help="Python frames kept with each op (full)")
     add("--reducer", metavar="repair", help="add the order that DeepSpeed's ZeRO-1/2 reducer lacks")
+    add(
+        "--collectives",
+        metavar="strict|async|off",
+        help="compare what ranks call: before each collective, behind the run, or not (off)",
+    )
+    add("--hang-after", metavar="S", help="report ranks that wait for S seconds (60)")
+    add("--on-hang", metavar="report|abort|raise", help="what follows that report (report)")
     add("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the command to watch")
     parser.set_defaults(run=run)
 
@@ -99,9 +109,16 @@ def run(arguments: argparse.Namespace) -> int:
     if status != 0:
         return status
     verdict = exit_status.of_report(report)
+    if settings.collectives != "off" and _has_desync(Path(environ["STREAMGUARD_OUTPUT"])):
+        verdict = exit_status.RACES
     if verdict == exit_status.RACES and arguments.error_exitcode is not None:
         return int(arguments.error_exitcode)
     return verdict
+
+
+def _has_desync(directory: Path) -> bool:
+    """Whether a rank reported that ranks differ or wait in vain; it printed that itself."""
+    return any((directory / f"{name}.jsonl").exists() for name in ("desync", "plan"))
 
 
 def _status(text: str) -> int:
@@ -156,7 +173,8 @@ def _checked(environ: Mapping[str, str]) -> config.Config:
         for option, variable in _OPTIONS.items():
             if variable == error.variable:
                 raise UsageError(
-                    f"--{option} {error.value!r} is not understood; expected {error.expected}"
+                    f"--{option.replace('_', '-')} {error.value!r} is not understood; "
+                    f"expected {error.expected}"
                 ) from error
         raise
 

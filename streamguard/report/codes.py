@@ -87,6 +87,92 @@ CODES: dict[str, Code] = {
             "Keep every tensor that the graph uses alive as long as the graph is replayed, or "
             "take it from the graph's own memory pool.",
         ),
+        Code(
+            "SG301",
+            "more traffic than the scheme needs",
+            "Gradients or parameters cost more bytes on the wire than the scheme (DDP, ZeRO, FSDP) "
+            "needs at least.",
+            "Steps are longer wherever communication is not hidden.",
+            "Where ZeRO-1 or 2 all-reduces gradients, use a reducer that reduce-scatters them.",
+        ),
+        Code(
+            "SG302",
+            "many small messages",
+            "Many calls a step carry so few bytes that their time is latency.",
+            "The network idles while the host issues calls.",
+            "Coalesce them: larger buckets, or the coalesced form of the op.",
+        ),
+        Code(
+            "SG303",
+            "same buffer reduced twice",
+            "A buffer is reduced again although no op of torch wrote to it in between.",
+            "Its values are multiplied by the number of ranks once too often, or the bytes are "
+            "sent for nothing.",
+            "Reduce it once.",
+        ),
+        Code(
+            "SG304",
+            "more elements reduced than there are gradients",
+            "The reductions of a micro-batch cover more elements than the model has parameters.",
+            "Padding or uninitialised memory is sent, and may overflow.",
+            "Reduce only the filled part of the bucket.",
+        ),
+        Code(
+            "SG305",
+            "norm reduced once for each group",
+            "The gradient norm is all-reduced once for each optimizer group.",
+            "Latency; and ranks with unequal numbers of groups hang.",
+            "Sum the squares of all groups and reduce once.",
+        ),
+        Code(
+            "SG310",
+            "ranks call different collectives",
+            "At one position of a group its members differ in op, dtype, sizes, reduce op or root.",
+            "The job hangs, or goes on with wrong values.",
+            "Make the condition that leads to the call the same on all ranks.",
+        ),
+        Code(
+            "SG311",
+            "group with different members",
+            "Ranks made the same group of different members.",
+            "Its first collective hangs or joins the wrong ranks.",
+            "Call `new_group` with the same ranks, in the same order, on every rank.",
+        ),
+        Code(
+            "SG312",
+            "ranks wait for each other in different calls",
+            "Everybody who is waited for waits too, in another call.",
+            "The job hangs for ever.",
+            "Look at the lines of the minority: a call is missing, extra, or in another order.",
+        ),
+        Code(
+            "SG313",
+            "rank ended without a call that others wait in",
+            "A rank has ended, by itself or with an error, and others wait for it.",
+            "The job hangs until the group's time-out.",
+            "Let all ranks make the same number of steps; look at the ended rank's error.",
+        ),
+        Code(
+            "SG314",
+            "rank dead or stopped",
+            "A rank's process is gone or says nothing any more, and others wait for it.",
+            "The job hangs until the group's time-out.",
+            "Look for the reason on that rank: out of memory, a crash, a stopped process.",
+        ),
+        Code(
+            "SG315",
+            "rank has not come yet",
+            "A rank is behind in a call that others wait in, and waits in none itself.",
+            "The others idle. Nothing is called wrong.",
+            "Look at its Python stack: evaluation, saving, or loading on one rank only is typical.",
+        ),
+        Code(
+            "SG316",
+            "optimizer plans differ",
+            "Ranks that reduce the gradient norm together will do so a different number of times.",
+            "step() hangs.",
+            "Give every stage the same number of optimizer groups, or reduce one norm.",
+        ),
     )
 }
 

@@ -23,6 +23,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "streamguard.patching",
         "streamguard._core",
         "streamguard._hooks",
+        "streamguard._collectives",
     ),
     ("streamguard.report", "streamguard.zero"),
     (
@@ -33,7 +34,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "streamguard.litmus",
         "streamguard.vgpu",
     ),
-    ("streamguard.session", "streamguard.node_report"),
+    ("streamguard.session", "streamguard.node_report", "streamguard.collectives"),
     ("streamguard.deepspeed",),
     ("streamguard.adapters", "streamguard.program"),
     ("streamguard.api", "streamguard.autostart"),

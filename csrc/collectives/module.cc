@@ -1,0 +1,79 @@
+// streamguard._collectives: streamguard/_collectives.pyi says what each function does.
+#include <pthread.h>
+#include <pybind11/functional.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <string>
+#include <utility>
+
+#include "collectives/observer.h"
+
+namespace py = pybind11;
+
+namespace streamguard::collectives {
+namespace {
+
+// What we call from inside a collective must not make the collective fail.
+void discard(py::error_already_set& error) { error.discard_as_unraisable("streamguard"); }
+
+Callbacks callbacks_of(py::function on_group, py::function on_site, py::function before) {
+  Callbacks callbacks;
+  callbacks.on_group = [f = std::move(on_group)](uint32_t number, const std::string& name,
+                                                 const std::string& description, int rank,
+                                                 int size) {
+    try {
+      f(number, name, description, rank, size);
+    } catch (py::error_already_set& error) {
+      discard(error);
+    }
+  };
+  callbacks.on_site = [f = std::move(on_site)](uint32_t site) {
+    try {
+      f(site);
+    } catch (py::error_already_set& error) {
+      discard(error);
+    }
+  };
+  callbacks.before = [f = std::move(before)](const Record& record) -> std::string {
+    try {
+      return f(record.group, record.sequence, record.fingerprint, record.balance)
+          .cast<std::string>();
+    } catch (py::error_already_set& error) {
+      discard(error);
+      return "";
+    }
+  };
+  return callbacks;
+}
+
+py::list frames_of(uint32_t site) {
+  py::list frames;
+  for (const hooks::SourceLine& line : stacks().resolve(site)) {
+    frames.append(py::make_tuple(line.file, line.line, line.function));
+  }
+  return frames;
+}
+
+// A forked child shares the mapping with its parent: it must not write there.
+void deactivate_in_child() { stop(); }
+
+}  // namespace
+
+PYBIND11_MODULE(_collectives, module) {
+  pthread_atfork(nullptr, nullptr, deactivate_in_child);
+  module.attr("BUILT_FOR_TORCH") = STREAMGUARD_TORCH_VERSION;
+  module.def("install", &install);
+  module.def("start", [](const std::string& path, uint64_t capacity, int stack_depth, bool is_timed,
+                         py::function on_group, py::function on_site, py::function before) {
+    start(path, capacity, stack_depth, is_timed,
+          callbacks_of(std::move(on_group), std::move(on_site), std::move(before)));
+  });
+  module.def("stop", &stop);
+  module.def("set_strict", &set_strict);
+  module.def("forget_groups", &forget_groups);
+  module.def("set_step", &set_step);
+  module.def("frames", &frames_of);
+}
+
+}  // namespace streamguard::collectives

@@ -1,0 +1,34 @@
+"""The recorder of collectives (csrc/collectives). Needs torch's libraries loaded, and no GPU."""
+
+from collections.abc import Callable
+
+BUILT_FOR_TORCH: str
+"""`torch.__version__` of the torch whose headers were used."""
+
+def install() -> int:
+    """Register observers of the c10d ops, once per process; returns how many."""
+
+def start(
+    path: str,
+    capacity: int,
+    stack_depth: int,
+    is_timed: bool,
+    on_group: Callable[[int, str, str, int, int], None],
+    on_site: Callable[[int], None],
+    before: Callable[[int, int, int, int], str],
+) -> None:
+    """Record into a new ring file of `capacity` records, a power of two.
+
+    `on_group` gets number, name, description, own rank and size of a group at its first use;
+    `on_site` the number of a Python stack; `before`, in the strict mode, group, sequence,
+    fingerprint and balance of a collective that is about to start, and returns an error or "".
+    """
+
+def stop() -> None: ...
+def set_strict(is_strict: bool) -> None: ...
+def forget_groups() -> None:
+    """End all groups: one that is made at the same address later is another group."""
+
+def set_step(step: int) -> None: ...
+def frames(site: int) -> list[tuple[str, int, str]]:
+    """File, line and function of the frames of a site, innermost first."""

@@ -1,0 +1,123 @@
+"""`streamguard audit`: what a job sent, against what its scheme must send."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from streamguard import config
+from streamguard.cli.child import run_command
+from streamguard.cli.launchers import forwarding
+from streamguard.errors import UsageError
+from streamguard.exit_status import BUDGET, CHECKED_NOTHING
+from streamguard.identity import new_run_id
+from streamguard.output_directory import problem_of
+
+if TYPE_CHECKING:
+    from streamguard.cli.main import Subparsers
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Add `audit` to the command line."""
+    parser = subparsers.add_parser(
+        "audit",
+        help="compare a command's collectives with what its scheme must send",
+        description=(
+            "Run a command and print, by phase and op, what one rank sends in a step, beside the "
+            "minimum of the scheme (DDP, ZeRO, FSDP). With --from DIR audit a recorded run "
+            "instead. Exit status: the command's own if it is not 0, else 66 above --max-ratio, "
+            "67 if no collective was recorded, 0 otherwise; 2 for wrong usage."
+        ),
+    )
+    add = parser.add_argument
+    add("--vgpu", metavar="N", help="run on N virtual devices; no GPU is needed")
+    add("--output", metavar="DIR", help="directory of the result files (./streamguard-<run>)")
+    add("--from", dest="source", metavar="DIR", help="audit the files of an earlier run")
+    add("--rank", type=int, default=0, metavar="R", help="whose traffic is shown (0)")
+    add("--max-ratio", type=float, metavar="X", help="exit with 66 above X times the minimum")
+    add("--json", action="store_true", help="print JSON to standard output instead of text")
+    add("--chart", metavar="FILE.png", help="draw a bar chart (needs matplotlib)")
+    add("--scheme", choices=_SCHEMES, help="scheme, where it is not recognised")
+    add("--parameters", type=int, metavar="P", help="trainable parameters, with --scheme")
+    add("--accumulation", type=int, default=1, metavar="A", help="micro-batches, with --scheme (1)")
+    add("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the command to audit")
+    parser.set_defaults(run=run)
+
+
+_SCHEMES = ("DDP", "ZeRO-0", "ZeRO-1", "ZeRO-2", "ZeRO-3", "FSDP")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run or read, print the audit, and return the exit status."""
+    command = list(arguments.command)
+    if command[:1] == ["--"]:
+        command = command[1:]
+    if bool(command) == bool(arguments.source):
+        raise UsageError("expected a command after --, or --from DIR, and not both")
+    if (arguments.scheme is None) != (arguments.parameters is None):
+        raise UsageError("--scheme and --parameters go together")
+    status, directory, run_id = 0, Path(arguments.source or ""), None
+    if command:
+        run_id = new_run_id()
+        directory = Path(arguments.output or f"streamguard-{run_id}").absolute()
+        problem = problem_of(directory)
+        if problem is not None:
+            raise UsageError(f"--output {directory}: {problem}")
+        environ = {**os.environ, "STREAMGUARD_AUDIT": "1", "STREAMGUARD_RUN": run_id}
+        environ["STREAMGUARD_OUTPUT"] = str(directory)
+        if arguments.vgpu is not None:
+            environ["STREAMGUARD_VGPU"] = arguments.vgpu
+        config.parse(environ)
+        with forwarding(command, environ) as launch:
+            status = run_command(launch.command, launch.environ)
+    verdict = _report(arguments, directory, run_id)
+    return status or verdict
+
+
+def _report(arguments: argparse.Namespace, directory: Path, run_id: str | None) -> int:
+    from streamguard.collectives.audit import audit_rank
+    from streamguard.collectives.audit_text import render, to_json
+    from streamguard.collectives.record import read_logs
+    from streamguard.collectives.theory import Scheme
+
+    if not directory.is_dir():
+        print(f"streamguard audit: checked nothing: no rank wrote to {directory}", file=sys.stderr)
+        return CHECKED_NOTHING
+    logs = [log for log in read_logs(directory, run_id) if log.rank == arguments.rank]
+    if not logs or not len(logs[0].records):
+        print(
+            f"streamguard audit: checked nothing: rank {arguments.rank} recorded no collective",
+            file=sys.stderr,
+        )
+        return CHECKED_NOTHING
+    log = logs[0]
+    scheme = None
+    if arguments.scheme is not None:
+        size = max(len(group.ranks) for group in log.groups.values())
+        scheme = Scheme(arguments.scheme, size, arguments.parameters, arguments.accumulation)
+    audit = audit_rank(log, scheme)
+    if arguments.chart:
+        from streamguard.collectives.audit_chart import write_chart
+
+        write_chart(audit, Path(arguments.chart))
+    text = json.dumps(to_json(audit)) + "\n" if arguments.json else render(audit)
+    with contextlib.suppress(OSError, ValueError):
+        (sys.stdout if arguments.json else sys.stderr).write(text)
+    limit = arguments.max_ratio
+    if limit is None:
+        return 0
+    if audit.worst_ratio is None:
+        print("streamguard audit: --max-ratio: nothing could be compared", file=sys.stderr)
+        return CHECKED_NOTHING
+    if audit.worst_ratio > limit:
+        print(
+            f"streamguard audit: {audit.worst_ratio:.2f} × minimum is above --max-ratio {limit:g}",
+            file=sys.stderr,
+        )
+        return BUDGET
+    return 0

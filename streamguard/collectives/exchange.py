@@ -1,0 +1,186 @@
+"""How ranks tell each other what they called: through the job's Store, never a communicator.
+
+Every rank writes one key a tick; one rank, the reader, reads them. Traffic grows with the number
+of ranks. A description of a call travels once, afterwards only its number does.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from streamguard.collectives.phases import phase_of, place
+from streamguard.collectives.record import OPS, Frame, Group, dtype_name, is_message
+from streamguard.collectives.views import Call, Stream, View, describe
+
+# What two calls must share to be described by the same entry.
+_SIGNATURE = (
+    *("group", "op", "dtype", "reduce_op", "peer", "tag", "input_count", "output_count"),
+    *("fingerprint", "balance", "site", "flags"),
+)
+
+
+class Store(Protocol):
+    """The part of torch's Store that is used."""
+
+    # ruff: noqa: D102 - torch documents them
+
+    def set(self, key: str, value: bytes) -> None: ...
+    def get(self, key: str) -> bytes: ...
+    def check(self, keys: list[str]) -> bool: ...
+    def add(self, key: str, amount: int) -> int: ...
+    def multi_get(self, keys: list[str]) -> list[bytes]: ...
+    def delete_key(self, key: str) -> bool: ...
+
+
+class Writer:
+    """Turns new records into messages."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[bytes, int] = {}
+        self._told_groups = 0
+
+    def message(
+        self, records: np.ndarray, groups: dict[int, Group], sites: dict[int, tuple[Frame, ...]]
+    ) -> bytes:
+        """Everything new since the last message."""
+        new: list[list[object]] = []
+        calls: list[int] = []
+        keys = records[list(_SIGNATURE)]
+        for record, key in zip(records, keys, strict=True):
+            raw = key.tobytes()
+            number = self._numbers.get(raw)
+            if number is None:
+                number = self._numbers[raw] = len(self._numbers)
+                frames = sites.get(int(record["site"]), ())
+                op = OPS[int(record["op"])]
+                message = ""
+                if is_message(int(record["op"])):
+                    name = dtype_name(int(record["dtype"]))
+                    message = f"{name} [{int(record['input_count'])}]"
+                new.append(
+                    [
+                        int(record["group"]), op, describe(record), place(frames),
+                        phase_of(frames, op, int(record["flags"])), int(record["fingerprint"]),
+                        int(record["balance"]), int(record["peer"]), int(record["tag"]), message,
+                    ]
+                )  # fmt: skip
+            calls += (number, int(record["sequence"]))
+        told = sorted(groups)[self._told_groups :]
+        self._told_groups += len(told)
+        content = {
+            "groups": [[n, groups[n].key, groups[n].name, groups[n].ranks] for n in told],
+            "new": new,
+            "calls": calls,
+        }
+        return zlib.compress(json.dumps(content, separators=(",", ":")).encode(), 1)
+
+
+@dataclass(slots=True)
+class _Column:
+    base: int = 0
+    fingerprints: list[int] = field(default_factory=list)
+    balances: list[int] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+    early: dict[int, int] = field(default_factory=dict)  # came before one with a lower sequence
+
+
+class Reader:
+    """Puts the messages of one rank together again."""
+
+    def __init__(self, rank: int) -> None:
+        self.view = View(rank, call=self._call)
+        self._calls: list[tuple[str, Call]] = []
+        self._keys: dict[int, str] = {}
+        self._columns: dict[str, _Column] = {}
+
+    def take(self, message: bytes) -> None:
+        """Add one message; they come in order."""
+        content = json.loads(zlib.decompress(message))
+        for number, key, name, ranks in content["groups"]:
+            self._keys[number] = key
+            self.view.members[key] = tuple(ranks)
+            self.view.names[key] = name
+        for group, *fields in content["new"]:
+            self._calls.append((self._keys[group], Call(*fields)))
+        calls = content["calls"]
+        for number, sequence in zip(calls[::2], calls[1::2], strict=True):
+            self._add(number, sequence)
+
+    def compress(self, keep_from: dict[str, int]) -> None:
+        """Forget what all members were found to agree on."""
+        for key, position in keep_from.items():
+            column = self._columns.get(key)
+            if column is None:
+                continue
+            # One agreed call stays: a report names the last one.
+            drop = position - 1 - column.base
+            if drop > 0:
+                del column.fingerprints[:drop], column.balances[:drop], column.numbers[:drop]
+                column.base += drop
+
+    def refresh(self) -> None:
+        """Bring the view's streams up to date."""
+        for key, column in self._columns.items():
+            self.view.streams[key] = Stream(
+                column.base,
+                np.array(column.fingerprints, np.uint64),
+                np.array(column.balances, np.uint64),
+            )
+
+    def _add(self, number: int, sequence: int) -> None:
+        key, call = self._calls[number]
+        if call.message:
+            self.view.messages.append((key, call))
+            return
+        column = self._columns.get(key)
+        if column is None:
+            column = self._columns[key] = _Column(base=0)
+        column.early[sequence] = number
+        while True:
+            end = column.base + len(column.numbers)
+            found = column.early.pop(end, None)
+            if found is None:
+                break
+            described = self._calls[found][1]
+            column.numbers.append(found)
+            column.fingerprints.append(described.fingerprint)
+            column.balances.append(described.balance)
+            self.view.newest = key, end
+
+    def _call(self, key: str, position: int) -> Call | None:
+        column = self._columns.get(key)
+        if column is None or not 0 <= position - column.base < len(column.numbers):
+            return None
+        return self._calls[column.numbers[position - column.base]][1]
+
+
+def drop_matched_messages(views: Iterable[View]) -> None:
+    """Forget sends and receives that found each other and agreed."""
+    by_rank = {view.rank: view for view in views}
+    sends: dict[tuple[str, int, int, int], list[tuple[int, int]]] = {}
+    receives: dict[tuple[str, int, int, int], list[tuple[int, int]]] = {}
+    for rank, view in by_rank.items():
+        for index, (key, call) in enumerate(view.messages):
+            members = view.members[key]
+            if not 0 <= call.peer < len(members):
+                continue
+            other = members[call.peer]
+            if call.op == "send":
+                sends.setdefault((key, rank, other, call.tag), []).append((rank, index))
+            else:
+                receives.setdefault((key, other, rank, call.tag), []).append((rank, index))
+    done: dict[int, set[int]] = {}
+    for channel in sends.keys() & receives.keys():
+        for (a, i), (b, j) in zip(sends[channel], receives[channel], strict=False):
+            if by_rank[a].messages[i][1].message == by_rank[b].messages[j][1].message:
+                done.setdefault(a, set()).add(i)
+                done.setdefault(b, set()).add(j)
+    for rank, indices in done.items():
+        view = by_rank[rank]
+        view.messages = [m for i, m in enumerate(view.messages) if i not in indices]

@@ -1,0 +1,109 @@
+"""Compares the optimizers' groups of all ranks before the first step can hang on them."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from streamguard.collectives.exchange import Store
+from streamguard.collectives.record import Group
+from streamguard.collectives.verdict_text import ranks_text
+
+WAIT_S = 10.0
+# These reduce the norm once for each group that is not empty; others (BF16_Optimizer) once.
+_ONE_NORM_A_GROUP = ("DeepSpeedZeroOptimizer",)
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizerPlan:
+    """What one rank's optimizer will do in a step.
+
+    Attributes:
+        owner: Class of the optimizer.
+        groups: Element counts of the parameters of each group.
+        names: The groups' names as far as they have any.
+        peers: Global ranks that take part in its norm reductions beyond the data-parallel ones.
+    """
+
+    rank: int
+    owner: str
+    groups: tuple[tuple[int, ...], ...]
+    names: tuple[str, ...]
+    peers: tuple[int, ...]
+
+    @property
+    def norms(self) -> int:
+        """Norm reductions of one step."""
+        return len(self.groups) if self.owner in _ONE_NORM_A_GROUP else 1
+
+    def groups_text(self) -> str:
+        """`[decay 0.1: 2048 elements, no_decay: 32 elements]`."""
+        parts = []
+        for i, group in enumerate(self.groups):
+            name = self.names[i] if i < len(self.names) and self.names[i] else f"group {i}"
+            parts.append(f"{name}: {sum(group)} elements")
+        return f"[{', '.join(parts)}]"
+
+
+def exchange(store: Store, key: str, own: OptimizerPlan, world_size: int) -> str:
+    """Publish a plan; the first rank waits for all plans and compares them.
+
+    Returns:
+        The report, or "" on all other ranks and when the plans agree.
+    """
+    content = {"owner": own.owner, "groups": own.groups, "names": own.names, "peers": own.peers}
+    store.set(f"{key}/{own.rank}", json.dumps(content).encode())
+    if own.rank != 0:
+        return ""
+    store.set_timeout(datetime.timedelta(seconds=WAIT_S))  # type: ignore[attr-defined]
+    try:
+        found = store.multi_get([f"{key}/{rank}" for rank in range(world_size)])
+    except RuntimeError:
+        # A rank builds no optimizer, or much later: nothing can be said about it.
+        return ""
+    return compare([_decode(rank, raw) for rank, raw in enumerate(found)])
+
+
+def compare(plans: Iterable[OptimizerPlan]) -> str:
+    """The first difference between plans that meet in one group, in words; "" if there is none."""
+    every = list(plans)
+    for first in every:
+        for second in every:
+            meets = second.rank in first.peers and first.rank in second.peers
+            if second.rank <= first.rank or not meets or first.norms == second.norms:
+                continue
+            alike = {
+                p.rank: [q.rank for q in every if plan_hash(q) == plan_hash(p)]
+                for p in (first, second)
+            }
+            return (
+                f"SG316 optimizer plans differ: {ranks_text(alike[first.rank])} has optimizer "
+                f"groups {first.groups_text()}, {ranks_text(alike[second.rank])} has "
+                f"{second.groups_text()}: step() will all-reduce the norm {first.norms} × against "
+                f"{second.norms} × on the group of {ranks_text(first.peers)}; it hangs\n"
+                "  repair: give every stage the same number of optimizer groups, or use an "
+                "optimizer that reduces one norm (DeepSpeed's BF16_Optimizer, streamguard.zero)"
+            )
+    return ""
+
+
+def plan_hash(plan: OptimizerPlan) -> str:
+    """Equal for equal plans."""
+    content = json.dumps([plan.owner, plan.groups, plan.names])
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def norm_group(groups: Iterable[Group], rank: int) -> tuple[int, ...]:
+    """Everybody this rank shares a group with."""
+    return tuple(sorted({r for group in groups for r in group.ranks} | {rank}))
+
+
+def _decode(rank: int, raw: bytes) -> OptimizerPlan:
+    content = json.loads(raw)
+    return OptimizerPlan(
+        rank, content["owner"], tuple(tuple(g) for g in content["groups"]),
+        tuple(content["names"]), tuple(content["peers"]),
+    )  # fmt: skip

@@ -1,0 +1,346 @@
+"""The thread of every rank that tells the others what it called, and hears what they found."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+import traceback
+from typing import TYPE_CHECKING
+
+from streamguard import identity
+from streamguard.collectives import plan
+from streamguard.collectives.desync import Verdict
+from streamguard.collectives.exchange import Store, Writer
+from streamguard.collectives.overseer import SILENT_AFTER_S, Overseer
+from streamguard.collectives.phases import place
+from streamguard.collectives.record import Frame, RingReader
+from streamguard.collectives.strict import StrictCheck
+from streamguard.collectives.verdict_text import ranks_text, render
+from streamguard.collectives.views import View
+
+if TYPE_CHECKING:
+    from streamguard.collectives.recording import Recording
+
+TICK_S = 0.2
+_RANKS_PER_SECOND = 5000  # what one Store takes of our small requests
+_ANSWER_S = 2.0
+_FRAMES = 12
+HANG_STATUS = 66
+
+_generation = 0
+
+
+class Watch:
+    """Runs from `start` to `stop`; all its Store traffic has its own connection.
+
+    Args:
+        recording: This process's record.
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        global _generation
+        _generation += 1
+        self._prefix = f"streamguard/{_generation}"
+        self._recording = recording
+        self._config = recording.config
+        self._rank, self._world_size = recording.rank, recording.world_size
+        self._tick_s = max(TICK_S, self._world_size / _RANKS_PER_SECOND)
+        # More ranks take longer to meet.
+        self._hang_after_s = self._config.hang_after_s * max(1.0, self._world_size / 4096)
+        self._store = self._connect()
+        self._writer = Writer()
+        self._position = 0
+        self._sent = 0
+        self._beat = 0
+        self._epoch = 0
+        self._reader_rank = 0
+        self._reader_beat = (-1, 0.0)
+        self._overseer: Overseer | None = None
+        self._alarms = 0
+        self._sites: dict[int, tuple[Frame, ...]] = {}
+        self._stopping = threading.Event()
+        self._ended = False
+        self._optimizers = 0
+        self._thread = threading.Thread(target=self._run, name="streamguard-watch", daemon=True)
+        self._strict: StrictCheck | None = None
+        assert recording.ring_path is not None
+        self._ring = RingReader(recording.ring_path)
+
+    def start(self) -> None:
+        """Start the thread, and the check before each call in the strict mode."""
+        from streamguard.collectives.recording import load_native
+
+        if self._rank == 0:
+            self._become_reader()
+        self._thread.start()
+        if self._config.collectives == "strict":
+            self._strict = StrictCheck(self._connect, wait_s=self._hang_after_s)
+            load_native().set_strict(True)
+
+    def stop(self) -> None:
+        """Tell the others that this rank has ended, and end the thread."""
+        from streamguard.collectives.recording import load_native
+
+        load_native().set_strict(False)
+        self._stopping.set()
+        self._thread.join(timeout=5)
+
+    def before(self, number: int, sequence: int, fingerprint: int, balance: int) -> str:
+        """The strict check; returns what is to be raised, or ""."""
+        strict = self._strict
+        group = self._recording.groups.get(number)
+        if strict is None or group is None or len(group.ranks) < 2:
+            return ""
+
+        def describe() -> str:
+            call = self._last_call(number, sequence)
+            return f"{group.ranks[group.rank]}\t{call}"
+
+        all_came, table = strict.check(
+            f"x/{group.key}/{sequence}",
+            group.rank,
+            len(group.ranks),
+            fingerprint,
+            balance,
+            describe,
+        )
+        if not all_came:
+            # The watch sees the same wait, and says who is missing.
+            self._wait_for_report()
+            return (
+                f"streamguard: collective #{sequence} of {group.name} ({ranks_text(group.ranks)}): "
+                f"not all ranks came within {self._hang_after_s:g} s; the report is in "
+                f"{self._recording.directory}"
+            )
+        if not table:
+            return ""
+        by_call: dict[str, list[int]] = {}
+        for line in table:
+            rank, call = line.split("\t", 1)
+            by_call.setdefault(call, []).append(int(rank))
+        rows = "\n".join(f"  {ranks_text(ranks)}: {call}" for call, ranks in by_call.items())
+        return (
+            f"streamguard: SG310 collective #{sequence} of {group.name} "
+            f"({ranks_text(group.ranks)}): the ranks do not call the same\n{rows}"
+        )
+
+    def compare_optimizer(self, groups: list[list[int]], names: list[str], owner: str) -> None:
+        """Compare this rank's optimizer groups with the others', before the first step."""
+        self._optimizers += 1
+        key = f"{self._prefix}/plan/{self._optimizers}"
+        own = plan.OptimizerPlan(
+            self._rank, owner, tuple(map(tuple, groups)), tuple(names),
+            plan.norm_group(self._recording.groups.values(), self._rank),
+        )  # fmt: skip
+        text = plan.exchange(self._connect(), key, own, self._world_size)
+        if text:
+            self._publish("plan", text, {"type": "plan", "code": "SG316", "text": text})
+
+    def _connect(self) -> Store:
+        import torch.distributed as distributed
+        from torch.distributed import distributed_c10d
+
+        base = distributed_c10d._get_default_store()
+        store: Store = distributed.PrefixStore(self._prefix, base.clone())
+        return store
+
+    def _run(self) -> None:
+        try:
+            while True:
+                is_last = self._stopping.wait(self._tick_s)
+                self._ended = is_last
+                self._tick()
+                if is_last:
+                    return
+        except Exception as error:
+            if self._stopping.is_set():
+                return
+            # The Store is gone, and with it every way to hear of the others.
+            self._say(f"collectives are no longer compared: {type(error).__name__}: {error}")
+
+    def _tick(self) -> None:
+        self._send()
+        if self._overseer is not None:
+            self._oversee(self._overseer)
+        else:
+            self._mind_the_reader()
+        self._answer_alarm()
+        if self._strict is not None:
+            while self._strict.garbage:
+                self._store.delete_key(self._strict.garbage.pop())
+
+    def _send(self) -> None:
+        records, end = self._ring.read(self._position)
+        groups = dict(self._recording.groups)
+        if len(records):
+            self._position = end
+            for site in set(records["site"].tolist()) - self._sites.keys():
+                self._sites[site] = tuple(Frame(*f) for f in self._recording.frames(site))
+            known = records[[int(number) in groups for number in records["group"]]]
+            self._sent += 1
+            message = self._writer.message(known, groups, self._sites)
+            self._store.set(f"d/{self._epoch}/{self._rank}/{self._sent}", message)
+        self._beat += 1
+        self._store.set(f"s/{self._rank}", json.dumps(self._state()).encode())
+
+    def _state(self) -> dict[str, object]:
+        error = getattr(sys, "last_value", None)
+        remark = "" if error is None else f"{type(error).__name__}: {str(error)[:200]}"
+        return {
+            "beat": self._beat, "n": self._sent, "epoch": self._epoch, "ended": self._ended,
+            "remark": remark if self._ended else "", "pid": os.getpid(),
+            "host": identity.host_hash(),
+        }  # fmt: skip
+
+    def _become_reader(self) -> None:
+        self._overseer = Overseer(
+            self._store, epoch=self._epoch, world_size=self._world_size,
+            hang_after_s=self._hang_after_s, host=identity.host_hash(),
+        )  # fmt: skip
+
+    def _oversee(self, overseer: Overseer) -> None:
+        for verdict in overseer.read():
+            self._report(verdict, overseer.views())
+        if self._ended:
+            return
+        if overseer.overdue():
+            self._alarm(overseer)
+
+    def _alarm(self, overseer: Overseer) -> None:
+        number = self._alarms + 1
+        self._store.set(f"alarm/{number}", b"1")
+        self._store.set(f"k/{number}/{self._rank}", json.dumps(stack_lines()).encode())
+        stacks: dict[int, list[str]] = {}
+        deadline = time.monotonic() + _ANSWER_S
+        while time.monotonic() < deadline:
+            missing = [r for r in overseer.living() if r not in stacks]
+            for rank in missing:
+                if self._store.check([f"k/{number}/{rank}"]):
+                    stacks[rank] = json.loads(self._store.get(f"k/{number}/{rank}"))
+            if not missing:
+                break
+            time.sleep(0.05)
+        overseer.read()
+        verdict = overseer.conclude(stacks)
+        if verdict.kind != "agreed":
+            self._report(verdict, overseer.views())
+        self._store.set(f"v/{number}", verdict.kind.encode())
+
+    def _answer_alarm(self) -> None:
+        number = self._alarms + 1
+        if not self._store.check([f"alarm/{number}"]):
+            return
+        if self._overseer is None:
+            self._store.set(f"k/{number}/{self._rank}", json.dumps(stack_lines()).encode())
+        self._alarms = number
+        kind = self._store.get(f"v/{number}").decode()
+        if kind in ("program", "mismatch", "dead", "ended"):
+            self._act(kind)
+
+    def _act(self, kind: str) -> None:
+        if self._config.on_hang == "abort":
+            self._say(f"rank {self._rank} ends itself: STREAMGUARD_ON_HANG=abort")
+            os._exit(HANG_STATUS)
+        if self._config.on_hang == "raise":
+            raise_in_main_thread()
+
+    def _mind_the_reader(self) -> None:
+        if self._beat % 5:
+            return
+        if self._store.check([f"epoch/{self._epoch + 1}"]):
+            self._follow(int(self._store.get(f"epoch/{self._epoch + 1}")))
+            return
+        if not self._store.check([f"s/{self._reader_rank}"]):
+            return
+        state = json.loads(self._store.get(f"s/{self._reader_rank}"))
+        now = time.monotonic()
+        if state["beat"] != self._reader_beat[0]:
+            self._reader_beat = state["beat"], now
+        is_silent = now - self._reader_beat[1] > SILENT_AFTER_S
+        if (state["ended"] or is_silent) and not self._ended:
+            # Whoever comes first reads from now on.
+            key = f"epoch/{self._epoch + 1}"
+            chosen = self._store.compare_set(key, "", str(self._rank))  # type: ignore[attr-defined]
+            self._follow(int(chosen))
+
+    def _follow(self, rank: int) -> None:
+        self._epoch += 1
+        self._reader_rank, self._reader_beat = rank, (-1, time.monotonic())
+        # The new reader knows nothing yet: tell all that the ring still holds.
+        self._writer, self._position, self._sent = Writer(), 0, 0
+        if rank == self._rank:
+            self._become_reader()
+
+    def _report(self, verdict: Verdict, views: dict[int, View]) -> None:
+        text = render(verdict, views)
+        self._publish(
+            "desync",
+            text,
+            {"type": "desync", "code": verdict.code, "kind": verdict.kind, "text": text,
+             "culprits": list(verdict.culprits), "group": verdict.key,
+             "position": verdict.position, "rank": self._rank},
+        )  # fmt: skip
+
+    def _publish(self, name: str, text: str, entry: dict[str, object]) -> None:
+        self._say(text)
+        directory = self._recording.directory
+        try:
+            with (directory / f"{name}.jsonl").open("a", encoding="utf-8") as file:
+                file.write(json.dumps(entry) + "\n")
+        except OSError as error:
+            self._say(f"cannot write to {directory}: {error.strerror}")
+
+    def _say(self, text: str) -> None:
+        print(f"streamguard: {text}", file=sys.stderr, flush=True)
+
+    def _wait_for_report(self) -> None:
+        """Give the watch the time to say who is missing, before the error ends the program."""
+        deadline = time.monotonic() + _ANSWER_S + 3
+        before = self._alarms
+        while time.monotonic() < deadline and self._alarms == before:
+            time.sleep(0.05)
+
+    def _last_call(self, number: int, sequence: int) -> str:
+        from streamguard.collectives.views import describe
+
+        records, _ = self._ring.read(max(0, self._position - 64))
+        found = records[(records["group"] == number) & (records["sequence"] == sequence)]
+        if not len(found):
+            return "(no longer recorded)"
+        frames = tuple(Frame(*f) for f in self._recording.frames(int(found[-1]["site"])))
+        return f"{describe(found[-1])}  at {place(frames)}"
+
+
+def stack_lines() -> list[str]:
+    """Where all Python threads are; the main thread first, innermost frame first."""
+    frames = sys._current_frames()
+    main = threading.main_thread().ident
+    lines: list[str] = []
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    for ident, frame in sorted(frames.items(), key=lambda item: item[0] != main):
+        name = names.get(ident, "")
+        if name == "streamguard-watch":
+            continue
+        if ident != main:
+            lines.append(f"thread {name or ident}:")
+        summary = traceback.extract_stack(frame)[::-1][: _FRAMES if ident == main else 4]
+        lines += [f"{f.filename}:{f.lineno} in {f.name}" for f in summary]
+    return lines
+
+
+def raise_in_main_thread() -> None:
+    """Abort all groups, so that what waits in them returns, and raise in the main thread."""
+    import ctypes
+
+    from torch.distributed import distributed_c10d
+
+    for group in list(distributed_c10d._world.pg_map):
+        try:
+            group.abort()
+        except (RuntimeError, NotImplementedError, AttributeError):
+            continue  # gloo cannot be aborted; its own time-out ends the wait
+    main = ctypes.c_ulong(threading.main_thread().ident or 0)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(main, ctypes.py_object(RuntimeError))
