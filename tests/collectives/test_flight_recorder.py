@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -47,23 +48,27 @@ def test_all_entries_are_imported() -> None:
 
 
 @pytest.mark.parametrize("name", INJECTED)
-def test_pytorchs_own_analyser_does_not_name_the_pair(name: str) -> None:
-    """torch.distributed.flight_recorder on the same files names no rank, or not these two."""
+def test_pytorchs_own_analyser_does_no_better(name: str) -> None:
+    """On the same files torch.distributed.flight_recorder never names the two ranks more exactly.
+
+    It lists missing ranks for each collective; all of them together are its answer.
+    """
     done = subprocess.run(
         [
             *(sys.executable, "-m", "torch.distributed.flight_recorder.fr_trace"),
-            *("-p", "_dump_", str(DATA / name), "--allow-incomplete-ranks"),
+            *("-p", "_dump_", str(DATA / name)),
         ],
         capture_output=True,
         text=True,
         env={**clean_environment(), "STREAMGUARD_VGPU": "1", "STREAMGUARD_VGPU_VALUES": "0"},
     )
-    text = done.stdout + done.stderr
+    listed = re.findall(r"missing ranks: \{([\d, ]+)\}", done.stdout + done.stderr)
+    theirs = {int(rank) for ranks in listed for rank in ranks.split(",")}
+    dumps = _dumps(name)
+    ours = set(flight_recorder.judge_dumps(dumps, flight_recorder.views_of(dumps)).culprits)
 
-    assert "Traceback" in text or not all(
-        f"rank {rank}" in text.lower() or f"culprit rank {rank}" in text.lower()
-        for rank in INJECTED[name]
-    )
+    assert theirs, done.stderr
+    assert len(ours ^ set(INJECTED[name])) <= len(theirs ^ set(INJECTED[name]))
 
 
 def test_the_command_prints_the_verdict_and_what_is_missing(tmp_path: Path) -> None:
