@@ -76,6 +76,7 @@ def run_variant(variant: Variant, *, history: _core.History = _core.History.FULL
 def explain(program: Program, races: Sequence[_core.Race]) -> list[str]:
     """Say in clocks why each race is one, and what every lane knows at the end."""
     lines = [_missing_order(program, race) for race in races]
+    lines += [_needed_wait(program, wait, races) for wait in _core.needed_waits(list(races))]
     lanes = {program.engine.thread_lane(number): name for name, number in program.threads.items()}
     lanes |= {program.engine.stream_lane(number): name for number, name in program.streams.named()}
     for name, number in program.threads.items():
@@ -103,6 +104,18 @@ def _missing_order(program: Program, race: _core.Race) -> str:
         name = f"event {event}" if isinstance(event, str) else "the event of a wait_stream"
         text += f"; {name} was recorded after it"
     return text
+
+
+def _needed_wait(program: Program, wait: _core.NeededWait, races: Sequence[_core.Race]) -> str:
+    """One of the fewest waits that order all races, between the ops that decide where it goes."""
+    ordered = [races[index] for index in wait.races]
+    newest = max((race.first for race in ordered), key=lambda access: access.op)
+    oldest = min((race.second for race in ordered), key=lambda access: access.op)
+    return (
+        f"needed: {_place(program, oldest)} waits for {_place(program, newest)}, after "
+        f"{program.labels.key(newest.label)}, before {program.labels.key(oldest.label)}; "
+        f"orders {len(ordered)} of {len(races)}"
+    )
 
 
 def _place(program: Program, access: _core.AccessRecord) -> str:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from streamguard.report.encode import Json, encode_coverage
 from streamguard.report.jsonl import SCHEMA, to_json
 from streamguard.report.model import Report
+from streamguard.report.waits import needed_waits
+from streamguard.report.wording import lane_text
 
 
 def job_json_lines(report: Report) -> Iterator[str]:
@@ -45,6 +47,16 @@ def _summary(report: Report) -> Json:
         "died_ranks": list(report.died_ranks),
         "coverage": coverages,
         "notes": list(report.notes),
+        "needed_waits": [
+            {
+                "from": lane_text(wait.after),
+                "to": lane_text(wait.before),
+                "after_op": wait.after.op_id,
+                "before_op": wait.before.op_id,
+                "races": [report.findings[race].finding.suppression for race in wait.races],
+            }
+            for wait in needed_waits(report)
+        ],
     }
 
 

@@ -20,6 +20,7 @@ from streamguard.report.model import (
     Overlap,
     Report,
 )
+from streamguard.report.waits import waits_lines
 from streamguard.report.wording import (
     bytes_text,
     edge_text,
@@ -65,6 +66,10 @@ def _lines(report: Report, base: str) -> Iterator[str]:
     for misuse in report.misuses:
         yield ""
         yield from _misuse_lines(misuse, base)
+    waits = tuple(waits_lines(report))
+    if waits:
+        yield ""
+        yield from waits
     if report.access_patterns or report.accesses:
         yield ""
         yield from access_lines(report, base=base)

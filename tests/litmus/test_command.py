@@ -128,6 +128,7 @@ def test_explain_prints_the_clocks(tmp_path: Path, capsys: pytest.CaptureFixture
         "  expected verdict: clean",
         "  found but not expected: RAW (device): 'w' -> 'r'",
         "    r: stream b knows stream a up to epoch 0, w is epoch 1",
+        "    needed: stream b waits for stream a, after w, before r; orders 1 of 1",
         "    thread main knows nothing",
         "    stream a knows a:1",
         "    stream b knows b:1",
