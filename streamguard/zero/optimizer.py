@@ -19,6 +19,7 @@ from streamguard.zero.reducer import (
     DEFAULT_RING_SIZE,
     GradientReducer,
 )
+from streamguard.zero.saving import SavedOptimizer
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 ParameterGroups = Iterable[dict[str, object]]
 
 
-class ZeroOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torch is not followed
+class ZeroOptimizer(SavedOptimizer):
     """ZeRO-1 or ZeRO-2 around a torch optimizer that works element by element (SGD, AdamW, …).
 
     Use it as any torch optimizer; `backward()` reduces, `step()` updates this rank's part and
@@ -126,6 +127,9 @@ class ZeroOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torch is no
         for fragment, master in self.flat.masters.items():
             master.grad = self._gradients[fragment]
         self.inner = optimizer_class(self._inner_groups(), **options)
+        for group, complete in zip(self.param_groups, self.inner.param_groups, strict=True):
+            for name, value in complete.items():
+                group.setdefault(name, value)  # the class's own defaults, for schedulers and states
         if overlap_gather:
             self.flat.wait_in_forward(cast(Module, model_or_params))
 

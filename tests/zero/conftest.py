@@ -18,5 +18,7 @@ DEVICES = 8
 def jobs() -> Iterator[Jobs]:
     """Run programs of tests.zero on up to eight ranks."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
-    with Jobs(devices=DEVICES, preload=["tests.zero.programs"], environment=environment) as running:
+    with Jobs(
+        devices=DEVICES, preload=["tests.zero.training_programs"], environment=environment
+    ) as running:
         yield running
