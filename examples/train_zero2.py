@@ -84,8 +84,8 @@ def deepspeed_config(arguments: argparse.Namespace) -> dict[str, object]:
     return config
 
 
-def main() -> None:
-    arguments = parse_arguments()
+def train(arguments: argparse.Namespace) -> tuple[torch.nn.Module, torch.Tensor]:
+    """Return the trained model and this rank's loss of every step."""
     logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
     rank = int(os.environ.get("RANK", "0"))
     torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
@@ -106,9 +106,14 @@ def main() -> None:
         engine.backward(loss)
         engine.step()
         losses.append(loss.detach())
+    return engine.module, torch.stack(losses).float()
+
+
+def main() -> None:
+    _, losses = train(parse_arguments())
     # Read once at the end: a read per step would wait for the GPU and order what should overlap.
-    values = torch.stack(losses).float().tolist()
-    if rank == 0:
+    values = losses.tolist()
+    if torch.distributed.get_rank() == 0:
         print(f"losses: {values}", flush=True)
     torch.distributed.destroy_process_group()
 

@@ -27,8 +27,13 @@ DEFAULT_HANG_AFTER_S = 60.0
 DEFAULT_MEMORY_MB = 16384
 MAX_DEVICES = 64
 
-_SCHEDULE = re.compile(r"eager|lazy|extreme:[0-9]+,[0-9]+|random:[0-9]+")
-_SCHEDULE_EXPECTED = "eager, lazy, extreme:I,J (two different stream numbers) or random:SEED"
+_SCHEDULE = re.compile(
+    r"eager|lazy|extreme:[0-9]+,[0-9]+|random:[0-9]{1,19}|pct:[0-9]{1,19}(,([1-9]|[1-5][0-9]|6[0-4]))?"
+)
+_SCHEDULE_EXPECTED = (
+    "eager, lazy, extreme:I,J (two different stream numbers), random:SEED or pct:SEED[,DEPTH]"
+)
+DEFAULT_DEADLOCK_S = 60
 _SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,6})?")
 _RUN = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]*")
 
@@ -45,6 +50,9 @@ class Config:
         vgpu_schedule: Which of the allowed orders the virtual GPU takes.
         vgpu_values: The virtual GPU computes values.
         vgpu_log: Where the virtual GPU logs its API calls; `%p` stands for the process id.
+        vgpu_deadlock_s: Seconds without progress after which the virtual GPU reports a deadlock;
+            0 for never.
+        vgpu_results: Directory for the results that the program names, or None.
         vgpu_memory_mb: Size of each virtual device, in MiB.
         output: Directory of the result files, or None for `streamguard-<run>`.
         run: Id of the run that this process belongs to, or None in the first process.
@@ -67,6 +75,8 @@ class Config:
     vgpu_values: bool = True
     vgpu_log: str | None = None
     vgpu_memory_mb: int = DEFAULT_MEMORY_MB
+    vgpu_deadlock_s: int = DEFAULT_DEADLOCK_S
+    vgpu_results: Path | None = None
     output: Path | None = None
     run: str | None = None
     exit_status: bool = False
@@ -102,6 +112,8 @@ def parse(environ: Mapping[str, str]) -> Config:
         vgpu_values=_switch(environ, "STREAMGUARD_VGPU_VALUES", default=True),
         vgpu_log=environ.get("STREAMGUARD_VGPU_LOG") or None,
         vgpu_memory_mb=_memory(environ, "STREAMGUARD_VGPU_MEMORY_MB"),
+        vgpu_deadlock_s=_whole_seconds(environ, "STREAMGUARD_VGPU_DEADLOCK_S", DEFAULT_DEADLOCK_S),
+        vgpu_results=_path(environ, "STREAMGUARD_VGPU_RESULTS"),
         output=_path(environ, "STREAMGUARD_OUTPUT"),
         run=_run(environ, "STREAMGUARD_RUN"),
         exit_status=_switch(environ, "STREAMGUARD_EXIT", default=False),
@@ -147,13 +159,26 @@ def _devices(environ: Mapping[str, str], variable: str) -> int | None:
 
 def _schedule(environ: Mapping[str, str], variable: str) -> str:
     value = environ.get(variable) or "eager"
-    if _SCHEDULE.fullmatch(value) is None:
+    if not is_schedule(value):
         raise ConfigurationError(variable, value, _SCHEDULE_EXPECTED)
-    if value.startswith("extreme:"):
-        early, late = value.removeprefix("extreme:").split(",")
-        if int(early) == int(late):
-            raise ConfigurationError(variable, value, _SCHEDULE_EXPECTED)
     return value
+
+
+def is_schedule(token: str) -> bool:
+    """Whether the virtual GPU has a schedule of this name."""
+    if _SCHEDULE.fullmatch(token) is None:
+        return False
+    early, _, late = token.removeprefix("extreme:").partition(",")
+    return not token.startswith("extreme:") or int(early) != int(late)
+
+
+def _whole_seconds(environ: Mapping[str, str], variable: str, default: int) -> int:
+    value = environ.get(variable, "")
+    if value == "":
+        return default
+    if not value.isascii() or not value.isdecimal() or len(value) > 6:
+        raise ConfigurationError(variable, value, "whole seconds, 0 for never")
+    return int(value)
 
 
 def _memory(environ: Mapping[str, str], variable: str) -> int:

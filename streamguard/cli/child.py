@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
+from typing import IO
 
 _FORWARDED = {
     signal.SIGHUP,
@@ -16,11 +17,18 @@ _FORWARDED = {
 }
 
 
-def run_command(command: Sequence[str], environ: Mapping[str, str]) -> int:
+def run_command(
+    command: Sequence[str], environ: Mapping[str, str], *, output: IO[bytes] | None = None
+) -> int:
     """Run a command to its end.
 
     Signals sent to this process go to the command. Those that the terminal sends (Ctrl-C) reach the
     command without us and are not sent twice.
+
+    Args:
+        command: Program and arguments.
+        environ: Its environment.
+        output: Receives standard output and standard error; without it they are ours.
 
     Returns:
         The command's exit status; 128 + N if signal N killed it.
@@ -34,6 +42,8 @@ def run_command(command: Sequence[str], environ: Mapping[str, str]) -> int:
         child = subprocess.Popen(
             command,
             env=dict(environ),
+            stdout=output,
+            stderr=None if output is None else subprocess.STDOUT,
             # The command gets the mask that it would have had without us.
             preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before),
         )

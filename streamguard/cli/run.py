@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from streamguard import config, exit_status
 from streamguard.cli.child import run_command
+from streamguard.cli.explore import explore
 from streamguard.cli.launchers import forwarding
 from streamguard.errors import ConfigurationError, MissingBuildError, UsageError
 from streamguard.identity import new_run_id
@@ -58,7 +59,19 @@ def add_parser(subparsers: Subparsers) -> None:
     add(
         "--schedule",
         metavar="S",
-        help="order the virtual GPU takes: eager, lazy, extreme:I,J, random:SEED",
+        help="order the virtual GPU takes: eager, lazy, extreme:I,J, random:SEED, pct:SEED[,DEPTH]",
+    )
+    add(
+        "--explore",
+        action="store_true",
+        help="run the command under many schedules of the virtual GPU and compare the results that "
+        "it names with streamguard.vgpu.result; 66 if they differ",
+    )
+    add(
+        "--schedules",
+        metavar="LIST",
+        help="schedules that --explore runs, separated by spaces: tokens, extremes, random:1-3, "
+        "pct:1-3",
     )
     add("--output", metavar="DIR", help="directory of the result files (./streamguard-<run>)")
     add("--ranks", metavar="R,R", help="watch only these ranks")
@@ -99,7 +112,13 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("--schedule orders the virtual GPU; it needs --vgpu N")
     if shutil.which(command[0], path=environ.get("PATH")) is None:
         raise UsageError(f"{command[0]}: no such command")
+    if arguments.explore and settings.vgpu_devices is None:
+        raise UsageError("--explore needs the virtual GPU: --vgpu N")
+    if arguments.schedules is not None and not arguments.explore:
+        raise UsageError("--schedules lists what --explore runs; one order: --schedule TOKEN")
     _check_output(Path(environ["STREAMGUARD_OUTPUT"]))
+    if arguments.explore:
+        return explore(arguments, command, environ)
     with forwarding(command, environ) as launch:
         status = run_command(launch.command, launch.environ)
     report = _collect(settings)

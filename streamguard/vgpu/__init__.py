@@ -9,10 +9,23 @@ from importlib import import_module
 
 _HOMES = {
     "Description": "streamguard.vgpu.description",
+    "Difference": "streamguard.vgpu.comparison",
+    "Exploration": "streamguard.vgpu.exploration",
     "describe": "streamguard.vgpu.description",
+    "explore": "streamguard.vgpu.exploration",
+    "result": "streamguard.vgpu.results",
+    "start_schedule": "streamguard.vgpu.schedules",
 }
 
-__all__ = ["Description", "describe"]
+__all__ = [
+    "Description",
+    "Difference",
+    "Exploration",
+    "describe",
+    "explore",
+    "result",
+    "start_schedule",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -209,7 +209,8 @@ def _link_all(
     _link(layout, ordered[0], objects["cudart"], [])
     tasks: list[Callable[[], None]] = []
     for entry in ordered[1:]:
-        needs_runtime = [str(runtime)] if entry.stem in ("cuda", "nccl") else []
+        # Stubs name what they refuse through the runtime. NVML is used without it.
+        needs_runtime = [] if entry.stem == "nvidia-ml" else [str(runtime)]
         own = objects.get(entry.stem, [])
         tasks.append(lambda e=entry, o=own, n=needs_runtime: _link(layout, e, o, n))  # type: ignore[misc] # defaults bind the loop variables
     _in_parallel(tasks)

@@ -70,7 +70,7 @@ def test_every_variable_is_read() -> None:
         ("STREAMGUARD_VGPU_SCHEDULE", "extreme:1"),
         ("STREAMGUARD_VGPU_SCHEDULE", "extreme:1,1"),
         ("STREAMGUARD_VGPU_SCHEDULE", "random:x"),
-        ("STREAMGUARD_VGPU_SCHEDULE", "pct:1"),
+        ("STREAMGUARD_VGPU_SCHEDULE", "pct:1,0"),
         ("STREAMGUARD_VGPU_VALUES", "yes"),
         ("STREAMGUARD_VGPU_MEMORY_MB", "0"),
         ("STREAMGUARD_RUN", "a/b"),

@@ -26,8 +26,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "streamguard._collectives",
     ),
     ("streamguard.report", "streamguard.zero"),
+    ("streamguard.identity",),
     (
-        "streamguard.identity",
         "streamguard.exit_status",
         "streamguard.output_directory",
         "streamguard.hooks",

@@ -76,7 +76,9 @@ def test_lazy_shows_a_missing_wait(run_vgpu: RunVgpu, schedule: str, wait: str) 
     assert finished.lines == ["1" if racy_and_lazy else "7"]
 
 
-@pytest.mark.parametrize("schedule", ["eager", "lazy", "extreme:3,1", "random:12345"])
+@pytest.mark.parametrize(
+    "schedule", ["eager", "lazy", "extreme:3,1", "random:12345", "pct:7", "pct:7,5"]
+)
 def test_a_token_names_its_schedule(run_vgpu: RunVgpu, schedule: str) -> None:
     """streamguard_vgpu_schedule gives the token back that was asked for."""
     code = (
@@ -88,7 +90,9 @@ def test_a_token_names_its_schedule(run_vgpu: RunVgpu, schedule: str) -> None:
     assert run_vgpu(code, schedule=schedule)[0].lines == [schedule]
 
 
-@pytest.mark.parametrize("schedule", ["sometimes", "extreme:1,1", "extreme:1", "lazy "])
+@pytest.mark.parametrize(
+    "schedule", ["sometimes", "extreme:1,1", "extreme:1", "lazy ", "pct:", "pct:1,0"]
+)
 def test_an_unknown_schedule_ends_the_process(run_vgpu: RunVgpu, schedule: str) -> None:
     """A misspelt schedule is an error and not another schedule."""
     finished = run_vgpu(_IMPORT + "device_sync()", schedule=schedule, check=False)[0]
@@ -97,9 +101,9 @@ def test_an_unknown_schedule_ends_the_process(run_vgpu: RunVgpu, schedule: str) 
     assert f"STREAMGUARD_VGPU_SCHEDULE={schedule} is no schedule" in finished.errors
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_random_repeats(run_vgpu: RunVgpu, seed: int) -> None:
-    """The same seed gives the same order in another process."""
+@pytest.mark.parametrize("token", ["random:1", "random:2", "pct:1", "pct:2,6"])
+def test_a_token_repeats(run_vgpu: RunVgpu, token: str) -> None:
+    """The same token gives the same order in another process."""
     body = (
         _IMPORT
         + """
@@ -108,16 +112,75 @@ for i in range(40): mark(streams[i * 7 % 4], str(i))
 device_sync(); print(' '.join(order))
 """
     )
-    runs = {run_vgpu(body, schedule=f"random:{seed}")[0].output for _ in range(2)}
+    runs = {run_vgpu(body, schedule=token)[0].output for _ in range(2)}
 
     assert len(runs) == 1
 
 
-def test_random_seeds_differ(run_vgpu: RunVgpu) -> None:
-    """Seeds give different orders of unordered work."""
-    runs = {run_vgpu(_IMPORT + _TWO_STREAMS, schedule=f"random:{n}")[0].output for n in range(6)}
+# Starts schedule after schedule in one process and prints the order of two streams under each.
+_MANY = """
+for token in {tokens}:
+    order.clear()
+    assert cuda.streamguard_vgpu_start_schedule(token.encode()) == 0
+    s, t = new_stream(), new_stream()
+    mark(s, "s1"); mark(t, "t1"); mark(s, "s2"); mark(t, "t2"); order.append("host")
+    device_sync(); print(' '.join(order))
+"""
 
-    assert len(runs) > 1
+
+def test_random_gives_every_order_of_unordered_work(run_vgpu: RunVgpu) -> None:
+    """Each of the six orders of two ops on each of two streams comes up."""
+    tokens = [f"random:{seed}" for seed in range(100)]
+    finished = run_vgpu(_IMPORT + _MANY.format(tokens=tokens))[0]
+
+    orders = {line.replace("host ", "").replace(" host", "") for line in finished.lines}
+    assert orders == {
+        "s1 s2 t1 t2",
+        "s1 t1 s2 t2",
+        "s1 t1 t2 s2",
+        "t1 s1 s2 t2",
+        "t1 s1 t2 s2",
+        "t1 t2 s1 s2",
+    }
+
+
+def test_pct_of_depth_one_never_changes_priorities(run_vgpu: RunVgpu) -> None:
+    """A stream runs wholly before or wholly after the other and the host."""
+    tokens = [f"pct:{seed},1" for seed in range(60)]
+    finished = run_vgpu(_IMPORT + _MANY.format(tokens=tokens))[0]
+
+    assert set(finished.lines) == {
+        "host s1 s2 t1 t2",
+        "host t1 t2 s1 s2",
+        "s1 s2 host t1 t2",
+        "t1 t2 host s1 s2",
+        "s1 t1 s2 t2 host",
+    }
+
+
+def test_a_schedule_started_anew_counts_from_its_start(run_vgpu: RunVgpu) -> None:
+    """In one process each token gives the order that it gives in a process of its own."""
+    tokens = ["extreme:0,1", "random:3", "lazy", "extreme:1,0", "pct:5", "random:3"]
+    together = run_vgpu(_IMPORT + _MANY.format(tokens=tokens))[0].lines
+
+    alone = {
+        token: run_vgpu(_IMPORT + _MANY.format(tokens=[token]))[0].lines[0] for token in tokens
+    }
+    assert together == [alone[token] for token in tokens]
+
+
+def test_a_new_schedule_finds_memory_as_in_a_new_process(run_vgpu: RunVgpu) -> None:
+    """What one schedule wrote and freed is not there under the next; within one it is refilled."""
+    body = """
+for token in ("lazy", "eager", "lazy"):
+    assert cuda.streamguard_vgpu_start_schedule(token.encode()) == 0
+    for attempt in range(2):
+        data = device_memory(8); print(byte_at(data), end=" ")
+        set_byte(data, 7); ok("cudaFree", data)
+"""
+    finished = run_vgpu(_IMPORT + body)[0]
+
+    assert finished.output == "0 251 0 251 0 251 "
 
 
 def test_work_nobody_waits_for_still_runs(run_vgpu: RunVgpu) -> None:

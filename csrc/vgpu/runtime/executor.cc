@@ -9,6 +9,9 @@
 #include <queue>
 #include <thread>
 
+#include "api_log.h"
+#include "errors.h"
+
 namespace streamguard::vgpu {
 namespace {
 
@@ -47,7 +50,8 @@ struct Executor::Closure {
   }
 };
 
-Mark Executor::issue(Lock& lock, Stream& stream, Work work, std::vector<Mark> dependencies) {
+Mark Executor::issue(Lock& lock, Stream& stream, Work work, std::vector<Mark> dependencies,
+                     const char* name) {
   ++activity_;
   streams_.note_use(stream);
   std::vector<Mark>& unmet = dependencies;
@@ -75,12 +79,12 @@ Mark Executor::issue(Lock& lock, Stream& stream, Work work, std::vector<Mark> de
   const auto* step = std::get_if<std::shared_ptr<Step>>(&work);
   const bool may_wait = step != nullptr;
   if (may_wait) remember_step(mark, *step);
-  stream.pending.push_back({sequence, std::move(work), std::move(unmet)});
+  stream.pending.push_back({sequence, std::move(work), std::move(unmet), name});
   ++pending_;
   if (at_once) {
     want(stream, mark.position);
     continue_wanted(lock);
-    if (may_wait && !is_reached(mark)) settle(lock, mark);
+    if (!is_reached(mark)) settle(lock, mark, may_wait);
   }
   return mark;
 }
@@ -106,15 +110,55 @@ void Executor::want(Stream& stream, uint64_t position) {
   wants_changed_ = true;
 }
 
-// At issue the schedule gives a collective the time its peers need, as a fast GPU would; it gives
-// up when a peer waits for this process in turn.
-void Executor::settle(Lock& lock, const Mark& mark) {
+// At issue the schedule gives a collective, and what comes after it, the time its peers need, as a
+// fast GPU would. It gives up when a peer waits for this process in turn; then the op runs when a
+// host wait forces it, and not whenever the peer comes, which would depend on its speed.
+void Executor::settle(Lock& lock, const Mark& mark, bool waits_for_turn) {
   for (int attempt = 0; !is_reached(mark); ++attempt) {
     last_wait_ = Outcome::kWaiting;
-    if (advance(lock, {mark}) && last_wait_ == Outcome::kStalled) break;
+    if (!advance(lock, {mark})) {
+      // The thread that has the turn may need this one to return.
+      if (!waits_for_turn) break;
+    } else if (last_wait_ == Outcome::kStalled && !is_reached(mark)) {
+      for (Stream* stream : wanted_) stream->wanted = 0;
+      wanted_.clear();
+      break;
+    }
+    if (is_reached(mark)) break;
+    yield_to_peers(lock, {mark}, attempt);
     if (!is_reached(mark)) sleep_unlocked(lock, attempt);
   }
   if (wants_changed_) continue_wanted(lock);
+}
+
+void Executor::run_demanded(Lock& lock, Demand least) {
+  std::vector<Mark> demanded;
+  for (const auto& [mark, step] : pending_steps()) {
+    if (!is_reached(mark) && step->demand() >= least) demanded.push_back(mark);
+  }
+  for (const Mark& mark : demanded) {
+    if (is_reached(mark)) continue;
+    if (log_enabled()) {
+      log_line("demanded stream=%d op=%llu", mark.stream->index,
+               static_cast<unsigned long long>(mark.position));
+    }
+    advance(lock, {mark});
+  }
+}
+
+// What a peer did before it asked for a step must be seen first, hence the second look.
+void Executor::yield_to_peers(Lock& lock, const std::vector<Mark>& targets, int attempt) {
+  constexpr int kPatience = 4000;  // attempts: two seconds or more
+  const bool moves_alone = last_wait_ != Outcome::kStalled && attempt < kPatience;
+  const Demand least = moves_alone ? Demand::kFromAbove : Demand::kFromBelow;
+  const std::vector<std::pair<Mark, std::shared_ptr<Step>>> steps = pending_steps();
+  const bool asked = std::any_of(steps.begin(), steps.end(), [&](const auto& entry) {
+    return !is_reached(entry.first) && entry.second->demand() >= least;
+  });
+  if (!asked) return;
+  const uint64_t before = executed_;
+  advance(lock, targets);
+  if (executed_ == before) run_demanded(lock, least);
 }
 
 void Executor::continue_wanted(Lock& lock) {
@@ -183,7 +227,10 @@ void Executor::run_closure(Lock& lock, Closure& closure) {
     const Outcome outcome = run_front(lock, stream);
     if (outcome != Outcome::kDone) {
       last_wait_ = outcome;
-      continue;  // its stream and those parked on it stay for the next attempt
+      // What else is ready comes after it in the schedule: it stays, or the order would depend on
+      // how fast the peer is. Only a peer that will not move lets the others pass.
+      if (outcome == Outcome::kWaiting) break;
+      continue;
     }
     closure.add_front(&stream, *policy_);
     for (Stream* waiter : stream.parked) closure.add_front(waiter, *policy_);
@@ -213,6 +260,11 @@ Outcome Executor::run_front(Lock& lock, Stream& stream) {
   stream.pending.pop_front();
   ++stream.completed;
   --pending_;
+  ++executed_;
+  if (log_enabled()) {
+    log_line("ran stream=%d op=%llu", stream.index,
+             static_cast<unsigned long long>(stream.completed));
+  }
   turn_changed_.notify_all();
   if (!is_instant(finished)) {
     // Destructors of steps may call back (graphs, user objects): not under the lock.
@@ -225,16 +277,31 @@ Outcome Executor::run_front(Lock& lock, Stream& stream) {
 
 void Executor::force(Lock& lock, const std::vector<Mark>& targets) {
   ++activity_;
+  ++host_waits_;
   int attempt = 0;
-  while (!all_reached(targets)) {
+  // A dead device runs nothing more: the caller answers with its error.
+  while (!all_reached(targets) && sticky_error() == cudaSuccess) {
+    last_wait_ = Outcome::kWaiting;
     if (!advance(lock, targets)) {
       turn_changed_.wait(lock);
       continue;
     }
     if (wants_changed_) continue_wanted(lock);
+    if (all_reached(targets)) break;
+    yield_to_peers(lock, targets, attempt);
     if (!all_reached(targets)) sleep_unlocked(lock, attempt++);
   }
   if (wants_changed_) continue_wanted(lock);
+  --host_waits_;
+}
+
+bool Executor::restart(Lock& lock, std::unique_ptr<SchedulePolicy> policy) {
+  force(lock, all_marks());
+  if (pending_ != 0 || turn_taken_) return false;
+  policy_ = std::move(policy);
+  streams_.restart_indices();
+  next_sequence_ = 1;
+  return true;
 }
 
 void Executor::sleep_unlocked(Lock& lock, int attempt) {
@@ -272,7 +339,7 @@ std::vector<Mark> Executor::device_marks(int device) const {
 
 std::vector<Mark> Executor::all_marks() const {
   std::vector<Mark> marks;
-  for (Stream* stream : streams_.used()) add_unreached(marks, stream);
+  for (const auto& stream : streams_.all()) add_unreached(marks, stream.get());
   return marks;
 }
 

@@ -32,7 +32,9 @@ class Executor {
 
   // Adds an op to `stream`, after `dependencies` and what legacy fences demand; runs it at once if
   // the schedule says so. REQUIRES: the stream is not capturing.
-  Mark issue(Lock& lock, Stream& stream, Work work, std::vector<Mark> dependencies);
+  // `name` lives for ever.
+  Mark issue(Lock& lock, Stream& stream, Work work, std::vector<Mark> dependencies,
+             const char* name);
 
   // Returns when all marks are reached, executing what is needed: a host synchronisation.
   void force(Lock& lock, const std::vector<Mark>& targets);
@@ -40,6 +42,9 @@ class Executor {
   // Executes towards the marks as far as possible without waiting for other processes. False when
   // another thread has the turn.
   bool advance(Lock& lock, const std::vector<Mark>& targets);
+
+  // Executes what other processes wait for and is queued here.
+  void run_demanded(Lock& lock, Demand least);
 
   // Goes on with what the schedule wanted at issue and could not be finished then.
   void continue_wanted(Lock& lock);
@@ -53,11 +58,21 @@ class Executor {
   bool has_wanted() const { return !wanted_.empty(); }
   const SchedulePolicy& policy() const { return *policy_; }
 
+  // Runs everything, then goes on under another schedule, which counts ops and streams from here.
+  // False when work remains that only another process can end.
+  bool restart(Lock& lock, std::unique_ptr<SchedulePolicy> policy);
+
   // Steps issued and not yet run, oldest first; the fairness worker looks at these.
   std::vector<std::pair<Mark, std::shared_ptr<Step>>> pending_steps();
 
   // Kernel ids of threads that sleep inside force(): idleness detection leaves them out.
   const std::set<int>& waiting_threads() const { return waiting_threads_; }
+
+  // Ops executed so far.
+  uint64_t executed() const { return executed_; }
+  // A host waits for work to end.
+  bool has_host_waiting() const { return host_waits_ > 0; }
+  bool has_turn_taken() const { return turn_taken_; }
 
   // Grows with every issue and every host wait by a thread that issues work.
   uint64_t activity() const { return activity_; }
@@ -69,15 +84,16 @@ class Executor {
   void collect(Closure& closure, const std::vector<Mark>& targets);
   void run_closure(Lock& lock, Closure& closure);
   Outcome run_front(Lock& lock, Stream& stream);
+  void yield_to_peers(Lock& lock, const std::vector<Mark>& targets, int attempt);
   void want(Stream& stream, uint64_t position);
   void remember_step(const Mark& mark, std::shared_ptr<Step> step);
   void forget_reached_steps();
-  void settle(Lock& lock, const Mark& mark);
+  void settle(Lock& lock, const Mark& mark, bool waits_for_turn);
   void release_turn(Lock& lock);
   void sleep_unlocked(Lock& lock, int attempt);
 
   StreamRegistry& streams_;
-  const std::unique_ptr<SchedulePolicy> policy_;
+  std::unique_ptr<SchedulePolicy> policy_;
   std::condition_variable turn_changed_;
   bool turn_taken_ = false;
   bool wants_changed_ = false;
@@ -88,6 +104,8 @@ class Executor {
   size_t pending_ = 0;
   uint64_t next_sequence_ = 1;
   uint64_t activity_ = 0;
+  uint64_t executed_ = 0;
+  int host_waits_ = 0;
   // How the last attempt to run a waiting step ended: kStalled ends waiting at issue.
   Outcome last_wait_ = Outcome::kDone;
 };

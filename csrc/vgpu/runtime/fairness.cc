@@ -1,21 +1,17 @@
 #include "fairness.h"
 
-#include <dirent.h>
-#include <fcntl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
-#include <cstring>
 #include <mutex>
 #include <thread>
 #include <vector>
 
 #include "api_log.h"
+#include "deadlock.h"
 #include "runtime.h"
+#include "thread_states.h"
 
 namespace streamguard::vgpu {
 namespace {
@@ -25,7 +21,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kBusyTick{1};        // something is wanted or demanded
 constexpr milliseconds kIdleTick{10};       // nothing to do
 constexpr milliseconds kSampleInterval{5};  // reading every thread's state costs about 0.3 ms
-constexpr int kIdleSamples = 3;             // samples in a row that find every thread asleep
+constexpr int kIdleSamples = 6;             // samples in a row that find every thread asleep
 constexpr milliseconds kAsleepRescue{1000};
 constexpr milliseconds kSilentRescue{20000};
 
@@ -37,38 +33,6 @@ std::vector<PeerMonitor>& monitors() {
 std::atomic<uint64_t> rescues{0};
 // Set when the process begins to exit: op bodies may use libraries that are being torn down.
 std::atomic<bool> exiting{false};
-
-// The state letter of a thread, from /proc/self/task/ID/stat: "ID (name) S ...".
-char thread_state(const char* id) {
-  const std::string path = std::string("/proc/self/task/") + id + "/stat";
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) return 'X';
-  char text[256];
-  const ssize_t length = read(file, text, sizeof text - 1);
-  close(file);
-  if (length <= 0) return 'X';
-  text[length] = '\0';
-  const char* name_end = std::strrchr(text, ')');
-  return name_end != nullptr && name_end[1] == ' ' ? name_end[2] : 'X';
-}
-
-bool all_threads_sleep(const std::set<int>& waiting) {
-  static const int kOwn = static_cast<int>(syscall(SYS_gettid));
-  DIR* tasks = opendir("/proc/self/task");
-  if (tasks == nullptr) return false;
-  bool asleep = true;
-  while (const dirent* entry = readdir(tasks)) {
-    const int id = std::atoi(entry->d_name);
-    if (id == 0 || id == kOwn || waiting.count(id) != 0) continue;
-    const char state = thread_state(entry->d_name);
-    if (state == 'R' || state == 'D') {
-      asleep = false;
-      break;
-    }
-  }
-  closedir(tasks);
-  return asleep;
-}
 
 class Worker {
  public:
@@ -87,13 +51,21 @@ class Worker {
     executor.continue_wanted(lock);
     if (executor.pending() == 0 && !peers_wait) {
       forget_idleness(executor);
-      publish(lock, false);
+      stillness_.note_work();
+      publish(lock, Idleness::kAtWork);
       return false;
     }
     observe_activity(lock, executor);
     const bool idle = asleep_samples_ >= kIdleSamples;
-    publish(lock, peers_wait && idle);
-    if (idle) run_demanded(lock, executor);
+    const bool stuck = stillness_.has_lasted(lock, executor);
+    publish(lock, stuck                ? Idleness::kStuck
+                  : peers_wait && idle ? Idleness::kAsleep
+                                       : Idleness::kAtWork);
+    if (stuck && executor.has_host_waiting()) report_if_deadlocked(lock);
+    if (idle) {
+      executor.run_demanded(lock, Demand::kFromBelow);
+      executor.continue_wanted(lock);
+    }
     // A thread that waits for a slow peer is no reason: the peer's demand moves what it needs.
     const bool only_sleeps = idle && executor.waiting_threads().empty();
     const auto silent = std::chrono::steady_clock::now() - last_activity_;
@@ -108,15 +80,37 @@ class Worker {
     });
   }
 
-  void publish(Lock& lock, bool idle) {
-    if (idle == published_idle_) return;
-    published_idle_ = idle;
+  void publish(Lock& lock, Idleness idleness) {
+    if (idleness == published_) return;
+    published_ = idleness;
     lock.unlock();
     {
       const std::lock_guard<std::mutex> guard(monitors_mutex);
-      for (const PeerMonitor& monitor : monitors()) monitor.publish_idle(monitor.context, idle);
+      for (const PeerMonitor& monitor : monitors()) {
+        monitor.publish_idleness(monitor.context, static_cast<int>(idleness));
+      }
     }
     lock.lock();
+  }
+
+  void report_if_deadlocked(Lock& lock) {
+    if (has_reported_) return;
+    lock.unlock();
+    bool peers_may_move = false;
+    bool has_failed_communicator = false;
+    {
+      const std::lock_guard<std::mutex> guard(monitors_mutex);
+      for (const PeerMonitor& monitor : monitors()) {
+        const int answer = monitor.end_if_deadlocked(monitor.context, settings().deadlock_s);
+        peers_may_move = peers_may_move || answer == kPeersMayMove;
+        has_failed_communicator = has_failed_communicator || answer == kDeadlocked;
+      }
+    }
+    lock.lock();
+    if (peers_may_move && !has_failed_communicator) return;
+    has_reported_ = true;
+    print_pending_work(lock);
+    if (!has_failed_communicator) end_process_waits(lock);
   }
 
   void forget_idleness(Executor& executor) {
@@ -137,6 +131,7 @@ class Worker {
     lock.unlock();
     const bool asleep = all_threads_sleep(waiting);
     lock.lock();
+    stillness_.note_sample(asleep);
     if (executor.activity() != seen_activity_) {
       forget_idleness(executor);
       return;
@@ -144,25 +139,24 @@ class Worker {
     asleep_samples_ = asleep ? asleep_samples_ + 1 : 0;
   }
 
-  static void run_demanded(Lock& lock, Executor& executor) {
-    for (const auto& [mark, step] : executor.pending_steps()) {
-      if (step->is_demanded()) executor.advance(lock, {mark});
-    }
-    executor.continue_wanted(lock);
-  }
-
   void run_everything(Lock& lock, Executor& executor) {
     const size_t before = executor.pending();
+    // Counted first: what runs may wake the program, which may ask.
+    ++rescues;
     executor.advance(lock, executor.all_marks());
     executor.continue_wanted(lock);
-    if (executor.pending() == before) return;
-    ++rescues;
+    if (executor.pending() == before) {
+      --rescues;
+      return;
+    }
     log_line("rescue ran=%zu", before - executor.pending());
     forget_idleness(executor);
   }
 
   int asleep_samples_ = 0;
-  bool published_idle_ = false;
+  Idleness published_ = Idleness::kAtWork;
+  Stillness stillness_;
+  bool has_reported_ = false;
   uint64_t seen_activity_ = 0;
   std::chrono::steady_clock::time_point last_activity_ = std::chrono::steady_clock::now();
   std::chrono::steady_clock::time_point last_sample_;

@@ -17,11 +17,13 @@ namespace streamguard::vgpu {
 void start_fairness_worker();
 
 // A communicator's view for the worker. `has_unmet_demand`: a peer waits for something this
-// process has not started. `publish_idle`: tells peers whether this process sleeps.
+// process has not started. `publish_idleness`: tells peers what this process does.
+// `end_if_deadlocked`: fails the communicator when this rank waits for ranks that are all stuck.
 struct PeerMonitor {
   void* context;
   int (*has_unmet_demand)(void* context);
-  void (*publish_idle)(void* context, int is_idle);
+  void (*publish_idleness)(void* context, int idleness);
+  int (*end_if_deadlocked)(void* context, long deadlock_s);
 };
 void add_peer_monitor(const PeerMonitor& monitor);
 void remove_peer_monitor(void* context);

@@ -1,5 +1,6 @@
 #include "graph.h"
 
+#include <algorithm>
 #include <queue>
 
 namespace streamguard::vgpu {
@@ -72,12 +73,21 @@ Outcome GraphLaunch::run() {
   return Outcome::kDone;
 }
 
-bool GraphLaunch::is_demanded() const {
+Demand GraphLaunch::demand() const {
+  Demand most = Demand::kNone;
   for (size_t index = next_; index < executable_->nodes.size(); ++index) {
     const auto* step = std::get_if<std::shared_ptr<Step>>(&executable_->nodes[index].work);
-    if (step != nullptr && (*step)->is_demanded()) return true;
+    if (step != nullptr) most = std::max(most, (*step)->demand());
   }
-  return false;
+  return most;
+}
+
+std::string GraphLaunch::describe() const {
+  const std::string done = "graph launch, " + std::to_string(next_) + " of " +
+                           std::to_string(executable_->nodes.size()) + " nodes done";
+  if (next_ >= executable_->nodes.size()) return done;
+  const auto* step = std::get_if<std::shared_ptr<Step>>(&executable_->nodes[next_].work);
+  return step == nullptr ? done : done + ", at " + (*step)->describe();
 }
 
 }  // namespace streamguard::vgpu

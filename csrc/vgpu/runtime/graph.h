@@ -66,7 +66,8 @@ class GraphLaunch final : public Step {
   explicit GraphLaunch(std::shared_ptr<GraphExec> executable)
       : executable_(std::move(executable)) {}
   Outcome run() override;
-  bool is_demanded() const override;
+  Demand demand() const override;
+  std::string describe() const override;
 
  private:
   const std::shared_ptr<GraphExec> executable_;

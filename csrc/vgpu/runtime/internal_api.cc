@@ -24,7 +24,7 @@ namespace {
 
 class ForeignStep final : public Step {
  public:
-  explicit ForeignStep(const streamguard_vgpu_step& step) : step_(step) {}
+  ForeignStep(const streamguard_vgpu_step& step, const char* label) : step_(step), label_(label) {}
   ~ForeignStep() override { step_.release(step_.context); }
   ForeignStep(const ForeignStep&) = delete;
   ForeignStep& operator=(const ForeignStep&) = delete;
@@ -39,10 +39,12 @@ class ForeignStep final : public Step {
         return Outcome::kStalled;
     }
   }
-  bool is_demanded() const override { return step_.is_demanded(step_.context) != 0; }
+  Demand demand() const override { return static_cast<Demand>(step_.demand(step_.context)); }
+  std::string describe() const override { return label_; }
 
  private:
   const streamguard_vgpu_step step_;
+  const std::string label_;
 };
 
 }  // namespace
@@ -64,8 +66,31 @@ VGPU_API int streamguard_vgpu_stream_count() {
 }
 
 VGPU_API const char* streamguard_vgpu_schedule() {
-  static const auto* const kToken = new std::string(runtime().executor.policy().token());
-  return kToken->c_str();
+  static auto* const kTokens = new std::set<std::string>;
+  const Lock lock(runtime().mutex);
+  return kTokens->insert(runtime().executor.policy().token()).first->c_str();
+}
+
+VGPU_API cudaError_t streamguard_vgpu_start_schedule(const char* token) {
+  std::unique_ptr<SchedulePolicy> policy = make_policy(token);
+  if (policy == nullptr) return cudaErrorInvalidValue;
+  return locked([&](Lock& lock) {
+    if (!runtime().captures.empty()) return cudaErrorStreamCaptureUnsupported;
+    log_line("start_schedule %s", token);
+    if (!runtime().executor.restart(lock, std::move(policy))) return cudaErrorNotReady;
+    for (const Event* event : runtime().events) const_cast<Event*>(event)->queries = 0;
+    runtime().memory.forget_freed();
+    return cudaSuccess;
+  });
+}
+
+VGPU_API int streamguard_vgpu_stream_count() {
+  const Lock lock(runtime().mutex);
+  return runtime().streams.used_count();
+}
+
+VGPU_API void streamguard_vgpu_refill(void* begin, size_t bytes) {
+  fill_touched_pages(static_cast<char*>(begin), bytes, MemoryMap::kFreedPattern);
 }
 
 VGPU_API unsigned long long streamguard_vgpu_rescues() { return timed_rescues(); }
@@ -85,7 +110,7 @@ VGPU_API cudaError_t streamguard_vgpu_chain_drain(streamguard_vgpu_chain* chain)
 VGPU_API cudaError_t streamguard_vgpu_issue_step(cudaStream_t handle,
                                                  const streamguard_vgpu_step* foreign,
                                                  streamguard_vgpu_chain* chain, const char* label) {
-  const auto step = std::make_shared<ForeignStep>(*foreign);
+  const auto step = std::make_shared<ForeignStep>(*foreign, label);
   return with_stream(handle, [&](Lock& lock, Stream& stream) {
     runtime().streams.note_use(stream);
     log_line("%s stream=%d", label, stream.index);
@@ -114,9 +139,9 @@ VGPU_API cudaError_t streamguard_vgpu_join(cudaStream_t waiting, cudaStream_t ot
   });
 }
 
-VGPU_API void streamguard_vgpu_add_peer_monitor(void* context, int (*has_unmet_demand)(void*),
-                                                void (*publish_idle)(void*, int)) {
-  add_peer_monitor({context, has_unmet_demand, publish_idle});
+VGPU_API void streamguard_vgpu_add_peer_monitor(const streamguard_vgpu_peer_monitor* monitor) {
+  add_peer_monitor({monitor->context, monitor->has_unmet_demand, monitor->publish_idleness,
+                    monitor->end_if_deadlocked});
 }
 
 VGPU_API void streamguard_vgpu_remove_peer_monitor(void* context) { remove_peer_monitor(context); }
@@ -126,7 +151,7 @@ VGPU_API void streamguard_vgpu_set_sticky_error(cudaError_t error) { set_sticky_
 VGPU_API void streamguard_vgpu_log(const char* line) { log_line("%s", line); }
 
 VGPU_API cudaError_t streamguard_vgpu_launch_named(const char* kernel, cudaStream_t stream) {
-  return launch(kernel, stream);
+  return launch(kernels().named(kernel)->name.c_str(), stream);
 }
 
 VGPU_API void* streamguard_vgpu_kernel(const char* name) {

@@ -18,15 +18,23 @@ int streamguard_vgpu_device_count();
 int streamguard_vgpu_stream_count();
 // The token that repeats this process's schedule.
 const char* streamguard_vgpu_schedule();
+// Runs everything, then starts the schedule `token`: ops and streams are numbered anew, freed
+// memory is forgotten. cudaErrorInvalidValue: no such schedule; cudaErrorNotReady: work remains.
+cudaError_t streamguard_vgpu_start_schedule(const char* token);
+// Streams used under the schedule so far.
+int streamguard_vgpu_stream_count();
+// Writes the pattern of freed memory over bytes of device memory that nobody uses.
+void streamguard_vgpu_refill(void* begin, size_t bytes);
 // Times work was run because the process slept, not because it was waited for. With rescues a run
 // cannot be repeated from its token.
 unsigned long long streamguard_vgpu_rescues();
 
 // A step of another library (a collective's start or end). `run` answers 0 done, 1 waiting,
-// 2 stalled; it may run several times, in graphs also after it answered done.
+// 2 stalled; it may run several times, in graphs also after it answered done. `demand` answers as
+// Demand in work.h.
 struct streamguard_vgpu_step {
   int (*run)(void* context);
-  int (*is_demanded)(void* context);
+  int (*demand)(void* context);
   void (*release)(void* context);
   void* context;
 };
@@ -43,8 +51,14 @@ cudaError_t streamguard_vgpu_issue_step(cudaStream_t stream, const streamguard_v
 // `waiting` goes on after everything issued to `other`.
 cudaError_t streamguard_vgpu_join(cudaStream_t waiting, cudaStream_t other);
 
-void streamguard_vgpu_add_peer_monitor(void* context, int (*has_unmet_demand)(void*),
-                                       void (*publish_idle)(void*, int));
+// See PeerMonitor in fairness.h.
+struct streamguard_vgpu_peer_monitor {
+  void* context;
+  int (*has_unmet_demand)(void* context);
+  void (*publish_idleness)(void* context, int idleness);
+  int (*end_if_deadlocked)(void* context, long deadlock_s);
+};
+void streamguard_vgpu_add_peer_monitor(const streamguard_vgpu_peer_monitor* monitor);
 void streamguard_vgpu_remove_peer_monitor(void* context);
 // Every later call answers `error`: the device can do no more.
 void streamguard_vgpu_set_sticky_error(cudaError_t error);

@@ -55,7 +55,7 @@ cudaError_t launch(const char* name, cudaStream_t handle) {
     ++launch_count();
     runtime().streams.note_use(stream);
     log_line("launch stream=%d kernel=%s", stream.index, name);
-    return enqueue(lock, stream, cudaGraphNodeTypeKernel, std::monostate{});
+    return enqueue(lock, stream, cudaGraphNodeTypeKernel, std::monostate{}, {}, nullptr, name);
   });
 }
 

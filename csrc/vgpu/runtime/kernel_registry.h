@@ -49,7 +49,7 @@ KernelRegistry& kernels();
 // Launches issued by this process, captured ones included.
 std::atomic<unsigned long long>& launch_count();
 
-// Issues a launch.
+// Issues a launch; `name` lives for ever.
 cudaError_t launch(const char* name, cudaStream_t stream);
 
 }  // namespace streamguard::vgpu

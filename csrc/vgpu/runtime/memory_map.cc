@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -30,15 +31,20 @@ char* map_aligned(size_t bytes) {
   return begin;
 }
 
+}  // namespace
+
 void fill_touched_pages(char* begin, size_t bytes, int pattern) {
-  std::vector<unsigned char> resident(bytes / kPage);
-  if (mincore(begin, bytes, resident.data()) != 0) return;
+  const auto misplaced = reinterpret_cast<uintptr_t>(begin) % kPage;
+  char* const first_page = begin - misplaced;
+  std::vector<unsigned char> resident((misplaced + bytes + kPage - 1) / kPage);
+  if (mincore(first_page, misplaced + bytes, resident.data()) != 0) return;
   for (size_t page = 0; page < resident.size(); ++page) {
-    if ((resident[page] & 1) != 0) std::memset(begin + page * kPage, pattern, kPage);
+    if ((resident[page] & 1) == 0) continue;
+    char* const from = std::max(first_page + page * kPage, begin);
+    char* const to = std::min(first_page + (page + 1) * kPage, begin + bytes);
+    std::memset(from, pattern, static_cast<size_t>(to - from));
   }
 }
-
-}  // namespace
 
 void* MemoryMap::allocate(size_t size_bytes, int device, MemoryKind kind) {
   const bool on_device = kind == MemoryKind::kDevice || kind == MemoryKind::kManaged;
@@ -71,13 +77,15 @@ void MemoryMap::release(void* pointer) {
     munmap(allocation.begin, allocation.mapped_bytes);
     return;
   }
-  if (refill_) {
-    fill_touched_pages(allocation.begin, allocation.mapped_bytes, kFreedPattern);
-  } else {
-    madvise(allocation.begin, allocation.mapped_bytes, MADV_DONTNEED);
-  }
+  fill_touched_pages(allocation.begin, allocation.mapped_bytes, kFreedPattern);
   cache_.emplace(allocation.mapped_bytes, allocation.begin);
   cached_bytes_ += allocation.mapped_bytes;
+}
+
+void MemoryMap::forget_freed() {
+  for (const auto& [bytes, begin] : cache_) munmap(begin, bytes);
+  cache_.clear();
+  cached_bytes_ = 0;
 }
 
 void MemoryMap::add(const Allocation& allocation) { allocations_[allocation.begin] = allocation; }

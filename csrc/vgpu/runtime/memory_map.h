@@ -22,17 +22,19 @@ struct Allocation {
 // Memory is reserved without being taken; the kernel gives pages when they are touched.
 class MemoryMap {
  public:
-  // `refill`: fill freed memory with kFreedPattern before it is handed out again, so that a stale
-  // read shows; only pages that were touched are filled.
-  MemoryMap(int devices, size_t device_bytes, bool refill)
-      : used_bytes_(static_cast<size_t>(devices)), device_bytes_(device_bytes), refill_(refill) {}
+  MemoryMap(int devices, size_t device_bytes)
+      : used_bytes_(static_cast<size_t>(devices)), device_bytes_(device_bytes) {}
 
+  // Freed memory is filled with this before it is handed out again, so that a stale read shows,
+  // under every schedule alike; only pages that were touched are filled.
   static constexpr int kFreedPattern = 0xFB;
 
   // Null when the device has too little left or the host refuses.
   void* allocate(size_t size_bytes, int device, MemoryKind kind);
   // REQUIRES: `pointer` is the begin of an allocation made by allocate().
   void release(void* pointer);
+  // Gives freed memory back to the machine: new memory is then as in a fresh process.
+  void forget_freed();
 
   // Memory mapped by others: registered host memory, segments of the driver's VMM interface.
   void add(const Allocation& allocation);
@@ -56,8 +58,10 @@ class MemoryMap {
   size_t cached_bytes_ = 0;
   std::vector<size_t> used_bytes_;
   const size_t device_bytes_;
-  const bool refill_;
 };
+
+// Writes `pattern` over the bytes of [begin, begin + bytes) that lie in pages of the process.
+void fill_touched_pages(char* begin, size_t bytes, int pattern);
 
 inline bool is_host(MemoryKind kind) {
   return kind == MemoryKind::kPageable || kind == MemoryKind::kPinned ||

@@ -31,6 +31,7 @@ class FreeStep final : public Step {
     runtime().memory.release(pointer_);
     return Outcome::kDone;
   }
+  std::string describe() const override { return "free"; }
 
  private:
   void* const pointer_;

@@ -16,13 +16,32 @@ std::unique_ptr<SchedulePolicy> policy_or_exit() {
   std::unique_ptr<SchedulePolicy> policy = make_policy(settings().schedule);
   if (policy == nullptr) {
     // A wrong schedule would prove nothing: better no run than another schedule's run.
-    std::fprintf(stderr,
-                 "streamguard: STREAMGUARD_VGPU_SCHEDULE=%s is no schedule; use eager, lazy, "
-                 "extreme:EARLY,LATE or random:SEED\n",
-                 settings().schedule.c_str());
+    std::fprintf(stderr, "streamguard: STREAMGUARD_VGPU_SCHEDULE=%s is no schedule; use %s\n",
+                 settings().schedule.c_str(), kScheduleForms);
     std::exit(2);
   }
   return policy;
+}
+
+const char* name_of(cudaGraphNodeType type) {
+  switch (type) {
+    case cudaGraphNodeTypeMemcpy:
+      return "copy";
+    case cudaGraphNodeTypeMemset:
+      return "fill";
+    case cudaGraphNodeTypeHost:
+      return "host function";
+    case cudaGraphNodeTypeGraph:
+      return "graph launch";
+    case cudaGraphNodeTypeWaitEvent:
+      return "wait for an event";
+    case cudaGraphNodeTypeEventRecord:
+      return "event record";
+    case cudaGraphNodeTypeMemFree:
+      return "free";
+    default:
+      return "op";
+  }
 }
 
 bool forbids(const Graph& capture, cudaStreamCaptureMode thread_mode) {
@@ -39,7 +58,7 @@ extern thread_local cudaStreamCaptureMode thread_capture_mode;
 Runtime::Runtime()
     : streams(device_count()),
       executor(streams, policy_or_exit()),
-      memory(device_count(), settings().memory_bytes, settings().schedule != "eager") {}
+      memory(device_count(), settings().memory_bytes) {}
 
 Runtime& runtime() {
   static Runtime* const kRuntime = new Runtime;
@@ -59,7 +78,7 @@ cudaError_t refuse_call() {
 }
 
 cudaError_t enqueue(Lock& lock, Stream& stream, cudaGraphNodeType type, Work work,
-                    std::vector<Mark> dependencies, Mark* issued) {
+                    std::vector<Mark> dependencies, Mark* issued, const char* kernel) {
   note_issuing_thread();
   if (stream.is_capturing()) {
     Graph& graph = *stream.capture.graph;
@@ -75,8 +94,8 @@ cudaError_t enqueue(Lock& lock, Stream& stream, cudaGraphNodeType type, Work wor
       return cudaErrorStreamCaptureImplicit;
     }
   }
-  const Mark mark =
-      runtime().executor.issue(lock, stream, std::move(work), std::move(dependencies));
+  const Mark mark = runtime().executor.issue(lock, stream, std::move(work), std::move(dependencies),
+                                             kernel != nullptr ? kernel : name_of(type));
   if (issued != nullptr) *issued = mark;
   if (!is_reached(mark)) start_fairness_worker();
   return sticky_error();

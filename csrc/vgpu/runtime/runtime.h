@@ -42,9 +42,11 @@ bool is_issuing_thread();
 // Why no call can be served now: no device, a dead device, or a call from an op's body.
 cudaError_t refuse_call();
 
-// Adds work to a stream or, while it captures, to its graph.
+// Adds work to a stream or, while it captures, to its graph. `kernel`: a kernel's name, which
+// lives for ever.
 cudaError_t enqueue(Lock& lock, Stream& stream, cudaGraphNodeType type, Work work,
-                    std::vector<Mark> dependencies = {}, Mark* issued = nullptr);
+                    std::vector<Mark> dependencies = {}, Mark* issued = nullptr,
+                    const char* kernel = nullptr);
 
 // cudaErrorStreamCaptureUnsupported when a capture forbids this thread calls that may synchronise;
 // such captures become invalid.

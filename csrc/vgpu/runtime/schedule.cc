@@ -2,6 +2,9 @@
 
 #include <cstdio>
 
+#include "mix.h"
+#include "pct_policy.h"
+
 namespace streamguard::vgpu {
 namespace {
 
@@ -54,13 +57,8 @@ class RandomPolicy final : public SchedulePolicy {
   std::string token() const override { return "random:" + std::to_string(seed_); }
 
  private:
-  // splitmix64's output function over seed, stream and op.
   uint64_t mixed(const Stream& stream, uint64_t sequence) const {
-    uint64_t z = seed_ * 0x9e3779b97f4a7c15u + sequence * 0xd1342543de82ef95u +
-                 static_cast<uint64_t>(stream.index + 1) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
+    return mix(seed_, sequence, static_cast<uint64_t>(stream.index));
   }
 
   const uint64_t seed_;
@@ -84,7 +82,7 @@ std::unique_ptr<SchedulePolicy> make_policy(const std::string& text) {
       length == static_cast<int>(text.size())) {
     return std::make_unique<RandomPolicy>(seed);
   }
-  return nullptr;
+  return make_pct_policy(text);
 }
 
 }  // namespace streamguard::vgpu

@@ -10,8 +10,9 @@
 
 namespace streamguard::vgpu {
 
-// One policy per process. Thread safety: called under the runtime's lock.
-// Deterministic: decisions depend on stream indices and op sequence numbers only.
+// One policy at a time per process. Thread safety: called under the runtime's lock.
+// Deterministic: decisions depend on stream indices and op sequence numbers only, which both count
+// from the start of the schedule. So ranks that issue the same ops agree.
 class SchedulePolicy {
  public:
   virtual ~SchedulePolicy() = default;
@@ -26,7 +27,11 @@ class SchedulePolicy {
   virtual std::string token() const = 0;
 };
 
-// eager | lazy | extreme:EARLY,LATE | random:SEED; null when `text` is none of these.
+// What a schedule may be, for messages.
+constexpr const char* kScheduleForms =
+    "eager, lazy, extreme:EARLY,LATE, random:SEED or pct:SEED[,DEPTH]";
+
+// Null when `text` is none of kScheduleForms.
 std::unique_ptr<SchedulePolicy> make_policy(const std::string& text);
 
 }  // namespace streamguard::vgpu

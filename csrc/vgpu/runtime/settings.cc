@@ -10,6 +10,7 @@ namespace {
 
 constexpr int kMaxDevices = 64;
 constexpr size_t kDefaultMemoryMb = 16384;
+constexpr long kDefaultDeadlockS = 60;
 
 std::string text_of(const char* variable) {
   const char* value = std::getenv(variable);
@@ -39,6 +40,7 @@ Settings read_settings() {
       static_cast<size_t>(number_of("STREAMGUARD_VGPU_MEMORY_MB", kDefaultMemoryMb)) << 20;
   result.schedule = text_of("STREAMGUARD_VGPU_SCHEDULE");
   if (result.schedule.empty()) result.schedule = "eager";
+  result.deadlock_s = number_of("STREAMGUARD_VGPU_DEADLOCK_S", kDefaultDeadlockS);
   result.log_path = with_process_id(text_of("STREAMGUARD_VGPU_LOG"));
   return result;
 }

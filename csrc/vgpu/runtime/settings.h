@@ -13,6 +13,7 @@ struct Settings {
   std::vector<int> visible_devices;
   size_t memory_bytes = 0;  // of each device
   std::string schedule;     // as given; parsed by make_policy()
+  long deadlock_s = 0;      // without progress until a deadlock is reported; 0 for never
   std::string log_path;     // empty: no log; `%p` already replaced by the process id
 };
 

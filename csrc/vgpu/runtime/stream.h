@@ -19,6 +19,7 @@ struct Op {
   uint64_t sequence = 0;  // issue order in the process; every dependency has a smaller one
   Work work;
   std::vector<Mark> dependencies;  // on other streams; the stream's own order is implied
+  const char* name = "";           // lives for ever; steps describe themselves
 };
 
 // What a stream is recording. Empty graph: not capturing.

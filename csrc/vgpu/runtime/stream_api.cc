@@ -19,6 +19,7 @@ class CallbackStep final : public Step {
     function_(stream_, cudaSuccess, argument_);
     return Outcome::kDone;
   }
+  std::string describe() const override { return "stream callback"; }
 
  private:
   const cudaStream_t stream_;

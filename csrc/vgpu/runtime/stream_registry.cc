@@ -21,6 +21,7 @@ Stream* StreamRegistry::create(int device, StreamKind kind, int priority) {
     stream->priority = priority;
     stream->id = next_id_++;
     stream->index = -1;
+    stream->queries = 0;
     valid_.insert(stream);
     return stream;
   }
@@ -55,8 +56,15 @@ Stream* StreamRegistry::resolve(cudaStream_t handle, int device) {
 
 void StreamRegistry::note_use(Stream& stream) {
   if (stream.index >= 0) return;
-  stream.index = static_cast<int>(used_.size());
-  used_.push_back(&stream);
+  stream.index = next_index_++;
+}
+
+void StreamRegistry::restart_indices() {
+  next_index_ = 0;
+  for (const auto& stream : storage_) {
+    stream->index = -1;
+    stream->queries = 0;
+  }
 }
 
 }  // namespace streamguard::vgpu

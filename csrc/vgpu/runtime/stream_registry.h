@@ -32,10 +32,14 @@ class StreamRegistry {
   const std::vector<Stream*>& of_device(int device) const {
     return by_device_[static_cast<size_t>(device)];
   }
-  const std::vector<Stream*>& used() const { return used_; }
+  const std::vector<std::unique_ptr<Stream>>& all() const { return storage_; }
 
   // Gives a stream its index at its first use.
   void note_use(Stream& stream);
+  // Streams that have an index.
+  int used_count() const { return next_index_; }
+  // Numbers streams anew from their next use.
+  void restart_indices();
 
  private:
   Stream* make(int device, StreamKind kind, int priority);
@@ -44,7 +48,7 @@ class StreamRegistry {
   std::vector<std::vector<Stream*>> by_device_;
   std::vector<Stream*> legacy_;
   std::vector<Stream*> destroyed_;
-  std::vector<Stream*> used_;  // by index
+  int next_index_ = 0;
   std::unordered_set<const Stream*> valid_;
   uint64_t next_id_ = 1;
 };

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <variant>
 #include <vector>
 
@@ -28,14 +29,24 @@ enum class Outcome {
   kStalled,  // as kWaiting, and that process will not move before this one's host does
 };
 
+// Two processes may each wait for a step that the other has queued and not run. Which of them
+// yields must not depend on their speed: the lower rank does.
+enum class Demand {
+  kNone,
+  kFromBelow,  // by lower ranks only: run it when they do not move by themselves
+  kFromAbove,  // run it before waiting any longer
+};
+
 // An op that may need several attempts or carries state.
 class Step {
  public:
   virtual ~Step() = default;
   // Never blocks and is never called under the runtime's lock.
   virtual Outcome run() = 0;
-  // True when another process cannot go on before this step has run.
-  virtual bool is_demanded() const { return false; }
+  // Whether another process cannot go on before this step has run.
+  virtual Demand demand() const { return Demand::kNone; }
+  // For reports about work that does not end.
+  virtual std::string describe() const = 0;
 };
 
 // One recording of an event. The event holds the newest; waits and older queries keep theirs.

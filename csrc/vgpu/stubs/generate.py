@@ -69,7 +69,7 @@ def generate_stubs(torch_lib: Path, objects: Path, out: Path, include_dirs: list
             defined = _definitions(objects / library.stem)
             source = _missing(library, defined, include_dirs)
         else:
-            source = stub_source.silent_stubs(library.names() - _special_names(special))
+            source = stub_source.stubs(library.stem, library.names() - _special_names(special))
         node = library.soname if library.soname in library.symbols else ""
         (out / f"{library.soname}.c").write_text(source)
         (out / f"{library.soname}.map").write_text(

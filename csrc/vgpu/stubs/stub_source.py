@@ -4,27 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from outputs import Written, refusal_of, written_by
+
 _LOGGING = """\
 extern void streamguard_vgpu_log_unsupported(const char*);
 """
 
 
-def silent_stubs(names: Iterable[str]) -> str:
-    """Functions that succeed and do nothing.
+def stubs(stem: str, names: Iterable[str]) -> str:
+    """Functions of a library that computes values, which the virtual GPU does elsewhere.
 
-    The libraries compute values, which the virtual GPU does elsewhere; their status is all a
-    caller looks at.
+    Most succeed and do nothing: their status is all a caller looks at. `outputs` says which write
+    something, or are refused because nothing can be made up.
     """
-    return "".join(f"int {name}(void) {{ return 0; }}\n" for name in sorted(names))
+    ordered = sorted(names)
+    refused = {name: refusal_of(stem, name) for name in ordered}
+    bodies = [
+        _body(name, written_by(name)) if refused[name] is None else _refusal(name, refused[name])
+        for name in ordered
+    ]
+    return _LOGGING + "".join(bodies)
+
+
+def _body(name: str, written: Written | None) -> str:
+    if written is None:
+        return f"int {name}(void) {{ return 0; }}\n"
+    # Every argument up to the last pointer is an integer, an enumerator or a pointer: each takes
+    # one register or one place on the stack, whatever its type.
+    arguments = ", ".join(f"long a{number}" for number in range(1, max(written.positions) + 1))
+    writes = "".join(
+        f"*({written.c_type}*)a{position} = {written.value}; " for position in written.positions
+    )
+    return f"int {name}({arguments}) {{ {writes}return 0; }}\n"
+
+
+def _refusal(name: str, status: int | None) -> str:
+    return f'int {name}(void) {{ streamguard_vgpu_log_unsupported("{name}"); return {status}; }}\n'
 
 
 def refusing_stubs(names: Iterable[str], *, status: int) -> str:
     """Functions that answer `status` and name themselves once in log and on stderr."""
-    bodies = (
-        f'int {name}(void) {{ streamguard_vgpu_log_unsupported("{name}"); return {status}; }}\n'
-        for name in sorted(names)
-    )
-    return _LOGGING + "".join(bodies)
+    return _LOGGING + "".join(_refusal(name, status) for name in sorted(names))
 
 
 def version_script(symbols: Mapping[str, Iterable[str]], *, default_node: str) -> str:

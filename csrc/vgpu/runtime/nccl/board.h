@@ -63,7 +63,7 @@ struct RankSlot {
   std::atomic<uint64_t> consumed;    // collectives whose peers' messages were read
   std::atomic<uint64_t> demanded;    // waits for peers to start collectives below this number
   std::atomic<uint32_t> is_starved;  // cannot publish before peers read
-  std::atomic<uint32_t> is_idle;     // every thread sleeps
+  std::atomic<uint32_t> idleness;    // streamguard::vgpu::Idleness
   std::atomic<uint64_t> splits_posted;
   std::atomic<uint64_t> split_ids_posted;
   SplitEntry splits[kSplitRing];
@@ -83,7 +83,7 @@ struct BoardHeader {
   std::atomic<int32_t> ranks;     // 0 until the first rank joins
   std::atomic<uint32_t> failure;  // ncclResult_t of the first failure
   std::atomic<uint32_t> failure_text_ready;
-  char failure_text[512];
+  char failure_text[2048];
 };
 
 // A view of the mapped board. Zero-filled memory is its valid first state.

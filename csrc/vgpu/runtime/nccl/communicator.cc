@@ -157,12 +157,18 @@ ncclResult_t Communicator::complete() {
     open_boards().boards.erase(key_of(contents_of(id_)));
   }
   is_monitored_ = true;
-  streamguard_vgpu_add_peer_monitor(
-      this,
-      [](void* context) { return static_cast<Communicator*>(context)->is_demanded() ? 1 : 0; },
-      [](void* context, int idle) {
-        static_cast<Communicator*>(context)->publish_idle(idle != 0);
-      });
+  streamguard_vgpu_peer_monitor monitor{};
+  monitor.context = this;
+  monitor.has_unmet_demand = [](void* self) {
+    return static_cast<Communicator*>(self)->demand() != Demand::kNone ? 1 : 0;
+  };
+  monitor.publish_idleness = [](void* self, int idleness) {
+    static_cast<Communicator*>(self)->own().idleness = static_cast<uint32_t>(idleness);
+  };
+  monitor.end_if_deadlocked = [](void* self, long deadlock_s) {
+    return static_cast<Communicator*>(self)->end_if_deadlocked(deadlock_s);
+  };
+  streamguard_vgpu_add_peer_monitor(&monitor);
   return ncclSuccess;
 }
 
@@ -245,8 +251,6 @@ void Communicator::leave() {
   is_monitored_ = false;
   if (board_memory_) own().state = RankState::kLeft;
 }
-
-void Communicator::publish_idle(bool idle) { own().is_idle = idle ? 1 : 0; }
 
 void Communicator::set_text(const std::string& text) {
   const std::lock_guard<std::mutex> guard(text_mutex_);

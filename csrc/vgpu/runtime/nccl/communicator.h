@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "../internal_api.h"
+#include "../work.h"
 #include "arena.h"
 #include "board.h"
 
@@ -75,8 +76,11 @@ class Communicator {
   std::string failure_text() const;
   // True when a failed op has waited long enough for an abort and should end in an error.
   bool has_given_up();
+  // Fails the communicator when this rank waits for ranks that are all stuck; an answer of
+  // deadlock.h.
+  int end_if_deadlocked(long deadlock_s);
   // A peer waits for something this rank has not done: run its next op.
-  bool is_demanded() const;
+  Demand demand() const;
 
   int ranks() const { return ranks_; }
   int rank() const { return rank_; }
@@ -100,7 +104,9 @@ class Communicator {
   bool is_read(const Published& published) const;
   void fail_mismatch(int peer, uint64_t index, const Message& own, const Message& theirs);
   PeerWait wait_on(int peer, const Message& own);
-  void publish_idle(bool idle);
+  bool is_demanded_by(int rank) const;
+  bool waits_for(int rank) const;
+  std::string pending_of(int rank) const;
   void set_text(const std::string& text);
 
   const ncclUniqueId id_;

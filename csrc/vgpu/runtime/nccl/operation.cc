@@ -209,8 +209,8 @@ ncclResult_t issue_half(const std::shared_ptr<Group>& group, Half half, cudaStre
     const auto* half_step = static_cast<HalfStep*>(self);
     return half_step->half == Half::kStart ? half_step->group->start() : half_step->group->end();
   };
-  step.is_demanded = [](void* self) {
-    return static_cast<HalfStep*>(self)->group->is_demanded() ? 1 : 0;
+  step.demand = [](void* self) {
+    return static_cast<int>(static_cast<HalfStep*>(self)->group->demand());
   };
   step.release = [](void* self) {
     const std::unique_ptr<HalfStep> gone(static_cast<HalfStep*>(self));

@@ -38,7 +38,7 @@ class Group {
 
   int start();  // as streamguard_vgpu_step::run
   int end();
-  bool is_demanded() const { return communicator_->is_demanded(); }
+  Demand demand() const { return communicator_->demand(); }
 
  private:
   bool start_call(size_t position);

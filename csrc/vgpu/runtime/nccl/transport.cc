@@ -5,6 +5,7 @@
 
 #include "communicator.h"
 #include "last_error.h"
+#include "message_text.h"
 
 namespace streamguard::vgpu::nccl {
 namespace {
@@ -16,56 +17,12 @@ constexpr std::chrono::milliseconds kAliveCheck{50};
 // device answers with an error, so that no program goes on with wrong data or hangs.
 constexpr std::chrono::seconds kAbortGrace{3};
 
-std::string describe(const Message& message) {
-  std::string text = std::string(name_of(message.kind)) +
-                     "(count=" + std::to_string(message.count) + ", " + name_of(message.type);
-  switch (message.kind) {
-    case Kind::kAllReduce:
-    case Kind::kReduce:
-    case Kind::kReduceScatter: {
-      static constexpr const char* kNames[] = {"sum", "prod", "max", "min", "avg", "premul_sum"};
-      text += std::string(", ") + (message.has_factor != 0 ? kNames[5] : kNames[message.reduction]);
-      break;
-    }
-    default:
-      break;
-  }
-  if (message.root >= 0) text += ", root=" + std::to_string(message.root);
-  return text + ")";
-}
-
 bool agree(const Message& a, const Message& b) {
   return a.kind == b.kind && a.type == b.type && a.count == b.count && a.root == b.root &&
          a.has_factor == b.has_factor && a.reduction == b.reduction;
 }
 
 }  // namespace
-
-const char* name_of(Kind kind) {
-  switch (kind) {
-    case Kind::kAllReduce:
-      return "all_reduce";
-    case Kind::kReduce:
-      return "reduce";
-    case Kind::kBroadcast:
-      return "broadcast";
-    case Kind::kAllGather:
-      return "all_gather";
-    case Kind::kReduceScatter:
-      return "reduce_scatter";
-    case Kind::kAllToAll:
-      return "all_to_all";
-    case Kind::kGather:
-      return "gather";
-    case Kind::kScatter:
-      return "scatter";
-    case Kind::kSend:
-      return "send";
-    case Kind::kReceive:
-      return "recv";
-  }
-  return "unknown";
-}
 
 bool Communicator::is_read(const Published& published) const {
   if (published.channel >= 0) {
@@ -149,7 +106,7 @@ PeerWait Communicator::wait_on(int peer, const Message& own_message) {
       return PeerWait::kWaiting;
     }
   }
-  return slot.is_idle != 0 ? PeerWait::kStalled : PeerWait::kWaiting;
+  return slot.idleness != 0 ? PeerWait::kStalled : PeerWait::kWaiting;
 }
 
 PeerWait Communicator::await_collective(int rank, uint64_t index, const Message& own_message) {
@@ -228,19 +185,21 @@ void Communicator::finish_receive(int from) {
   channel.received.store(channel.received + 1, std::memory_order_release);
 }
 
-bool Communicator::is_demanded() const {
-  for (int rank = 0; rank < ranks_; ++rank) {
-    const RankSlot& slot = board_.slot(rank);
-    if (slot.demanded > own().started) return true;
-    const Channel& outgoing = board_.channel(rank_, rank);
-    if (outgoing.wanted > outgoing.sent) return true;
-    if (slot.is_starved != 0 &&
-        (slot.started > own().consumed ||
-         board_.channel(rank, rank_).sent > board_.channel(rank, rank_).received)) {
-      return true;
-    }
+bool Communicator::is_demanded_by(int rank) const {
+  const RankSlot& slot = board_.slot(rank);
+  if (slot.demanded > own().started) return true;
+  const Channel& outgoing = board_.channel(rank_, rank);
+  if (outgoing.wanted > outgoing.sent) return true;
+  const Channel& incoming = board_.channel(rank, rank_);
+  return slot.is_starved != 0 &&
+         (slot.started > own().consumed || incoming.sent > incoming.received);
+}
+
+Demand Communicator::demand() const {
+  for (int rank = ranks_ - 1; rank >= 0; --rank) {
+    if (is_demanded_by(rank)) return rank > rank_ ? Demand::kFromAbove : Demand::kFromBelow;
   }
-  return false;
+  return Demand::kNone;
 }
 
 void Communicator::fail(ncclResult_t result, const std::string& text) {
