@@ -12,6 +12,7 @@ import importlib.util
 import os
 import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -130,13 +131,39 @@ class BuildExtensions(build_ext):
         # setuptools would compare the extension with its sources only, and miss headers, flags and
         # torch itself. `needs_compiling` decides for each object; only linking is done always.
         self.force = True
+        in_place = self.inplace or getattr(self, "editable_mode", False)
+        package = (ROOT if in_place else Path(self.build_lib)) / "streamguard"
+        build_interposer(package / "hooks" / "lib")
         if self.torch and self.cuda:
-            in_place = self.inplace or getattr(self, "editable_mode", False)
-            package = (ROOT if in_place else Path(self.build_lib)) / "streamguard"
             from streamguard.vgpu.build import build as build_virtual_gpu
 
             build_virtual_gpu(package / "vgpu" / "lib", self.torch, [self.cuda])
         super().run()
+
+
+def build_interposer(directory: Path) -> None:
+    """Build the library that `streamguard run` preloads; it needs the C library and no more.
+
+    It is loaded into processes of every kind: no symbol but the interposed ones may be seen there,
+    and the C++ library must not come along.
+    """
+    library = directory / "libstreamguard_runtime.so"
+    files = sources("interposer")
+    newest = max(file.stat().st_mtime for file in Path("csrc/interposer").iterdir())
+    if library.exists() and library.stat().st_mtime > newest:
+        return
+    directory.mkdir(parents=True, exist_ok=True)
+    fresh = library.with_suffix(".new")
+    subprocess.run(
+        [
+            os.environ.get("CXX", "g++"), "-std=c++17", "-O2", "-Wall", "-Wextra", "-fPIC",
+            "-shared", "-Icsrc", "-fvisibility=hidden", "-fno-exceptions", "-fno-rtti",
+            "-fno-threadsafe-statics", "-static-libgcc", *files, "-o", str(fresh), "-ldl",
+            "-Wl,--as-needed",
+        ],
+        check=True,
+    )  # fmt: skip
+    fresh.rename(library)  # a process that has it preloaded keeps the old file
 
 
 def discard_foreign_objects(objects: Path, extensions: list[Extension], *, force: bool) -> None:

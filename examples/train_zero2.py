@@ -35,6 +35,14 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--no-overlap", action="store_true", help="overlap_comm off")
     parser.add_argument("--no-reduce-scatter", action="store_true", help="reduce_scatter off")
+    parser.add_argument(
+        "--gather-all", action="store_true", help="ZeRO-3: keep no small parameter on every rank"
+    )
+    parser.add_argument(
+        "--no-throughput-sync",
+        action="store_true",
+        help="let DeepSpeed's throughput timer not synchronize the device after every step",
+    )
     parser.add_argument("--dtype", choices=sorted(DTYPES), default="bf16")
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--width", type=int, default=32, help="a multiple of 4")
@@ -79,6 +87,10 @@ def deepspeed_config(arguments: argparse.Namespace) -> dict[str, object]:
             "allgather_bucket_size": bucket,
         },
     }
+    if arguments.gather_all:
+        config["zero_optimization"]["stage3_param_persistence_threshold"] = 0
+    if arguments.no_throughput_sync:
+        config["timers"] = {"throughput": {"enabled": True, "synchronized": False}}
     if arguments.dtype != "fp32":
         config[arguments.dtype] = {"enabled": True}
     return config

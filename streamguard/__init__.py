@@ -13,12 +13,22 @@ _HOMES = {
     "Session": "streamguard.session",
     "StreamguardError": "streamguard.errors",
     "UsageError": "streamguard.errors",
+    "access": "streamguard.declared",
     "findings": "streamguard.api",
     "step": "streamguard.api",
     "watch": "streamguard.api",
 }
 
-__all__ = ["Session", "StreamguardError", "UsageError", "__version__", "findings", "step", "watch"]
+__all__ = [
+    "Session",
+    "StreamguardError",
+    "UsageError",
+    "__version__",
+    "access",
+    "findings",
+    "step",
+    "watch",
+]
 
 
 def __getattr__(name: str) -> object:

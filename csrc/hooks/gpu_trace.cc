@@ -6,10 +6,12 @@
 
 #include <atomic>
 #include <memory>
+#include <utility>
 
 #include "hooks/current_stream.h"
 #include "hooks/detector.h"
 #include "hooks/op_scope.h"
+#include "hooks/runtime_calls.h"
 #include "hooks/trace_only_interpreter.h"
 
 namespace streamguard::hooks {
@@ -61,6 +63,29 @@ void note_event_deletion(uint64_t event_handle) {
   detector->works.note_event_deletion(event);
 }
 
+// Whether the interposer has told of this call already; then torch's trace of it is passed over.
+bool is_told(uint64_t& told_event, uint64_t event_handle) {
+  if (told_event != event_handle) return false;
+  told_event = 0;
+  return true;
+}
+
+void note_traced_record(uint64_t event_handle, uint64_t stream_handle) {
+  if (is_told(this_thread().told_record, event_handle)) {
+    hooks::note_traced_record();
+  } else {
+    note_record(event_handle, stream_handle);
+  }
+}
+
+void note_traced_wait(uint64_t event_handle, uint64_t stream_handle) {
+  if (is_told(this_thread().told_wait, event_handle)) {
+    hooks::note_traced_wait();
+  } else {
+    note_wait(event_handle, stream_handle);
+  }
+}
+
 // The three waits of the host. torch traces them before it calls CUDA, and from a copy even before
 // the copy: inside an op they take effect at its end.
 void note_stream_sync(uint64_t stream_handle) {
@@ -99,6 +124,12 @@ void note_device_sync() {
   }
 }
 
+template <class Note>
+void note_traced_sync(const Note& note) {
+  this_thread().is_sync_traced = true;
+  note();
+}
+
 /// The callbacks carry no device, and the default stream is 0 on every device: the current device
 /// is the one they speak of.
 class TraceTable final : public TraceOnlyInterpreter {
@@ -114,11 +145,11 @@ class TraceTable final : public TraceOnlyInterpreter {
     forward([&](const auto& next) { next.trace_gpu_event_deletion(type, event); });
   }
   void trace_gpu_event_record(DeviceType type, uintptr_t event, uintptr_t stream) const override {
-    if (is_watched(type)) note_record(event, stream);
+    if (is_watched(type)) note_traced_record(event, stream);
     forward([&](const auto& next) { next.trace_gpu_event_record(type, event, stream); });
   }
   void trace_gpu_event_wait(DeviceType type, uintptr_t event, uintptr_t stream) const override {
-    if (is_watched(type)) note_wait(event, stream);
+    if (is_watched(type)) note_traced_wait(event, stream);
     forward([&](const auto& next) { next.trace_gpu_event_wait(type, event, stream); });
   }
   void trace_gpu_memory_allocation(DeviceType type, uintptr_t address) const override {
@@ -131,15 +162,15 @@ class TraceTable final : public TraceOnlyInterpreter {
     forward([&](const auto& next) { next.trace_gpu_stream_creation(type, stream); });
   }
   void trace_gpu_device_synchronization(DeviceType type) const override {
-    if (is_watched(type)) note_device_sync();
+    if (is_watched(type)) note_traced_sync([] { note_device_sync(); });
     forward([&](const auto& next) { next.trace_gpu_device_synchronization(type); });
   }
   void trace_gpu_stream_synchronization(DeviceType type, uintptr_t stream) const override {
-    if (is_watched(type)) note_stream_sync(stream);
+    if (is_watched(type)) note_traced_sync([=] { note_stream_sync(stream); });
     forward([&](const auto& next) { next.trace_gpu_stream_synchronization(type, stream); });
   }
   void trace_gpu_event_synchronization(DeviceType type, uintptr_t event) const override {
-    if (is_watched(type)) note_event_sync(event);
+    if (is_watched(type)) note_traced_sync([=] { note_event_sync(event); });
     forward([&](const auto& next) { next.trace_gpu_event_synchronization(type, event); });
   }
 
@@ -162,6 +193,22 @@ const PyInterpreter* our_trace() {
 bool is_beneath_another = false;  // guarded by the GIL
 
 }  // namespace
+
+void note_raw_record(uint64_t event, uint64_t stream) {
+  note_record(event, stream);
+  this_thread().told_record = event;
+}
+
+void note_raw_wait(uint64_t event, uint64_t stream) {
+  note_wait(event, stream);
+  this_thread().told_wait = event;
+}
+
+void note_raw_event_sync(uint64_t event) { note_event_sync(event); }
+void note_raw_stream_sync(uint64_t stream) { note_stream_sync(stream); }
+void note_raw_device_sync() { note_device_sync(); }
+
+bool was_sync_traced() { return std::exchange(this_thread().is_sync_traced, false); }
 
 void install_gpu_trace() {
   if (GPUTrace::get_trace() == our_trace() || is_beneath_another) return;

@@ -15,6 +15,7 @@
 #include "hooks/graphs.h"
 #include "hooks/observer.h"
 #include "hooks/python_report.h"
+#include "hooks/runtime_calls.h"
 #include "hooks/session_reset.h"
 #include "hooks/thread_state.h"
 
@@ -39,11 +40,13 @@ void start(int stack_depth, py::function sink) {
   // What ran unwatched since an earlier session cannot be ordered: it must not be accused.
   forget_everything();
   install_gpu_trace();
+  attach_runtime();
   Detector::get().set_active(true);
 }
 
 void stop() {
   Detector::get().set_active(false);
+  detach_runtime();
   uninstall_gpu_trace();
   set_sink({});
 }
@@ -66,16 +69,23 @@ void watch(uint64_t begin, uint64_t end, const std::string& name) {
 // HB-04: a query that says done orders the host as a wait does.
 void event_completed(uint64_t handle) {
   if (!Detector::get().is_active()) return;
+  note_told_query(handle);
   const core::HostThreadId thread = this_thread().id;
   Detector::Access(Detector::get())->engine.event_completed(thread, core::EventId{handle});
 }
 
 void stream_completed(int device, uint64_t handle) {
   if (!Detector::get().is_active()) return;
+  note_told_query(handle);
   const core::StreamId stream = stream_of(static_cast<c10::DeviceIndex>(device), handle);
   const core::HostThreadId thread = this_thread().id;
   Detector::Access(Detector::get())->engine.stream_completed(thread, stream);
 }
+
+bool is_active() { return Detector::get().is_active(); }
+
+void enter_declared() { ++this_thread().declared_depth; }
+void leave_declared() { --this_thread().declared_depth; }
 
 void forget_last_record() { this_thread().last_record = 0; }
 
@@ -113,6 +123,9 @@ PYBIND11_MODULE(_hooks, module) {
   module.def("replay_graph", &replay_graph, py::arg("graph"));
   module.def("unknown_graph_replayed", &unknown_graph_replayed);
   module.def("destroy_graph", &destroy_graph, py::arg("graph"));
+  module.def("is_active", &is_active);
+  module.def("enter_declared", &enter_declared);
+  module.def("leave_declared", &leave_declared);
   module.def("forget_last_record", &forget_last_record);
   module.def("set_step", &set_step, py::arg("step"));
 }

@@ -1,11 +1,14 @@
 #include "hooks/python_report.h"
 
+#include <pybind11/stl.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "hooks/detector.h"
+#include "hooks/runtime_calls.h"
 
 namespace py = pybind11;
 
@@ -401,6 +404,16 @@ py::dict counters_as_dict() {
   result["truncated_tensors"] = counters.truncated_tensors;
   result["replays"] = counters.replays;
   result["unknown_replays"] = counters.unknown_replays;
+  const RuntimeCounts runtime = runtime_counts();
+  result["interposed"] = runtime.is_attached;
+  result["launches"] = runtime.launches;
+  result["copies"] = runtime.copies;
+  result["raw_copies"] = runtime.raw_copies;
+  result["untraced_records"] = runtime.untraced_records;
+  result["untraced_waits"] = runtime.untraced_waits;
+  result["untraced_syncs"] = runtime.untraced_syncs;
+  result["unused_queries"] = runtime.unused_queries;
+  result["opaque_kernels"] = runtime.opaque_kernels;
   result["ordered_by_nccl"] = counters.ordered_by_nccl;
   result["regions"] = regions;
   result["streams"] = std::move(stream_list);

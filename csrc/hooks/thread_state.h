@@ -20,6 +20,10 @@ struct ThreadState {
   uint64_t observed_ops = 0;    // lets a composite op see whether an op inside it was observed
   uint64_t freed_just_now = 0;  // address of the last hook call, if that was FREE_REQUESTED
   uint64_t last_record = 0;     // newest event this thread recorded
+  uint64_t told_record = 0;     // event whose record the interposer told of, until torch traces it
+  uint64_t told_wait = 0;       // the same for a wait
+  bool is_sync_traced = false;  // torch traced a synchronization that has not ended yet
+  int declared_depth = 0;       // inside that many `streamguard.access` blocks
   bool is_announcing = false;   // inside the program's sink
 
   // Buffers of the current op, kept so that a steady state allocates nothing.

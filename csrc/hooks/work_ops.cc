@@ -5,6 +5,7 @@
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include "hooks/detector.h"
+#include "hooks/runtime_calls.h"
 #include "hooks/thread_state.h"
 
 namespace streamguard::hooks {
@@ -18,6 +19,7 @@ void work_completed(const WorkPointer& work) {
   const core::HostThreadId thread = this_thread().id;
   const Detector::Access detector(Detector::get());
   for (const core::EventId event : detector->works.end_of(work.get())) {
+    note_told_query(event.value);
     detector->engine.event_completed(thread, event);
   }
 }
@@ -29,7 +31,7 @@ void work_ends_at_last_record(const WorkPointer& work) {
   Detector::Access(Detector::get())->works.note_end(work.get(), {event});
 }
 
-TORCH_LIBRARY(streamguard, library) {
+TORCH_LIBRARY_FRAGMENT(streamguard, library) {
   library.def("work_completed", &work_completed);
   library.def("work_ends_at_last_record", &work_ends_at_last_record);
 }

@@ -16,6 +16,7 @@ from streamguard.cli.child import run_command
 from streamguard.cli.explore import explore
 from streamguard.cli.launchers import forwarding
 from streamguard.errors import ConfigurationError, MissingBuildError, UsageError
+from streamguard.hooks.interposer import preloading
 from streamguard.identity import new_run_id
 from streamguard.output_directory import problem_of
 from streamguard.report.job_json import job_json_lines
@@ -93,6 +94,11 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     add("--hang-after", metavar="S", help="report ranks that wait for S seconds (60)")
     add("--on-hang", metavar="report|abort|raise", help="what follows that report (report)")
+    add(
+        "--no-preload",
+        action="store_true",
+        help="do not preload the library that counts launches outside of torch's operators",
+    )
     add("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the command to watch")
     parser.set_defaults(run=run)
 
@@ -119,6 +125,8 @@ def run(arguments: argparse.Namespace) -> int:
     _check_output(Path(environ["STREAMGUARD_OUTPUT"]))
     if arguments.explore:
         return explore(arguments, command, environ)
+    if not arguments.no_preload:
+        environ = preloading(environ)
     with forwarding(command, environ) as launch:
         status = run_command(launch.command, launch.environ)
     report = _collect(settings)

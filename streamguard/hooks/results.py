@@ -5,7 +5,10 @@ Names, stream roles and source lines are looked up when these functions are call
 
 from __future__ import annotations
 
+from typing import Any
+
 NAMES_SHOWN = 8  # of kernels that are not observed
+KERNELS_SHOWN = 8  # of launches outside any op
 LAYERS = ("observer", "gputrace", "allocator", "c10d")
 
 
@@ -44,32 +47,36 @@ def flush() -> None:
 def coverage() -> dict[str, object]:
     """Say what was seen, and what could not be.
 
-    `launches_observed` is False: launches outside of torch's operators (extensions, Triton, raw
-    CUDA calls) are seen by no layer of these, so the count of ops is never all that ran.
+    `launches_observed` is True where the interposer was preloaded: then launches outside of torch's
+    operators are counted, by kernel. Without it the count of ops is never all that ran.
     """
     import torch
     import torch.distributed
 
     from streamguard import _hooks
 
-    counters = _hooks.counters()
+    counters: dict[str, Any] = _hooks.counters()
     unobserved = _hooks.unobserved_kernels()
     allocator_is_traced = _hooks.is_allocator_traced()
     truncated = counters.pop("truncated_tensors")
     replays = counters.pop("replays")
     unknown_replays = counters.pop("unknown_replays")
+    interposed = bool(counters.pop("interposed"))
     limits = {
         "tensors with more than 1024 separate runs": truncated,
         "replays of graphs whose capture was not seen": unknown_replays,
+        "queries by libraries, which order nothing": counters.pop("unused_queries"),
+        **_opaque_kernels(counters.pop("opaque_kernels")),
     }
     opaque = {what: count for what, count in limits.items() if count}
     layers = [layer for layer in LAYERS if layer != "allocator" or allocator_is_traced]
+    layers += ["runtime"] if interposed else []
     return {
         **counters,
         "graph_replays": replays,
         "layers": layers,
         "opaque": opaque,
-        "launches_observed": False,
+        "launches_observed": interposed,
         "thread_handover_assumed": True,
         "unregistered_kernels": len(unobserved),
         "unregistered_kernel_names": unobserved[:NAMES_SHOWN],
@@ -78,3 +85,11 @@ def coverage() -> dict[str, object]:
             torch.distributed.is_available() and torch.distributed.is_initialized()
         ),
     }
+
+
+def _opaque_kernels(launches: dict[str, int]) -> dict[str, int]:
+    """Name the kernels that were launched most often, and count the others."""
+    by_count = sorted(launches.items(), key=lambda item: (-item[1], item[0]))
+    named = {f"kernel {name}": count for name, count in by_count[:KERNELS_SHOWN]}
+    others = sum(count for _, count in by_count[KERNELS_SHOWN:])
+    return {**named, "other kernels": others}

@@ -31,6 +31,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "streamguard.exit_status",
         "streamguard.output_directory",
         "streamguard.hooks",
+        "streamguard.declared",
         "streamguard.litmus",
         "streamguard.vgpu",
     ),

@@ -1,0 +1,93 @@
+"""Programs of the ground-truth tests, each run with the interposer and the virtual GPU's log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.conformance.watched import PRELOADED
+from tests.rules.programs import Outcome, run, run_ranks
+
+# The last call before the hooks' counts are read; what libraries do at exit comes later.
+LAST = "device_sync"
+MARK = """
+import ctypes
+_mark = ctypes.CDLL(None).streamguard_vgpu_log
+_mark.argtypes = [ctypes.c_char_p]
+_mark(b"end")
+"""
+
+GRAPHS = """
+x = torch.zeros(64, 64, device="cuda")
+side = torch.cuda.Stream()
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    main = torch.cuda.current_stream()
+    side.wait_stream(main)
+    with torch.cuda.stream(side):
+        y = x.relu() + 1
+    main.wait_stream(side)
+    z = y * 2
+for _ in range(3):
+    x.copy_(torch.randn(64, 64))
+    graph.replay()
+    z.sum().item()
+"""
+
+MODEL = """
+torch.manual_seed(0)
+torch.autograd.set_multithreading_enabled(False)
+model = torch.nn.Sequential(*(torch.nn.Linear(32, 32) for _ in range(4))).cuda()
+"""
+
+TRAIN = """
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+for step in range(4):
+    model(torch.randn(8, 32, device="cuda")).sum().backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+DDP = f"""{MODEL}
+from torch.nn.parallel import DistributedDataParallel
+model = DistributedDataParallel(model, device_ids=[rank], bucket_cap_mb=0.005)
+{TRAIN}"""
+
+FSDP2 = f"""{MODEL}
+from torch.distributed.fsdp import fully_shard
+for layer in model:
+    fully_shard(layer)
+fully_shard(model)
+{TRAIN}"""
+
+
+def logged(directory: Path, program: str) -> tuple[Outcome, list[str]]:
+    """Run a program of one process; return what the hooks said and the calls up to its end."""
+    log = directory / "api.log"
+    ending = MARK + "torch.cuda.synchronize()\n"
+    outcome = run(directory, program + ending, STREAMGUARD_VGPU_LOG=str(log), **PRELOADED)
+    return outcome, _until_end(log)
+
+
+def logged_ranks(directory: Path, program: str) -> list[tuple[Outcome, list[str]]]:
+    """Run a program of two processes, each with a log of its own."""
+    name_log = 'log_name = os.environ["STREAMGUARD_VGPU_LOG"].replace("%p", str(os.getpid()))\n'
+    # `run_ranks` ends each program with the synchronization.
+    rename = 'os.rename(log_name, f"{os.path.dirname(log_name)}/rank{rank}.log")\n'
+    pattern = str(directory / "api%p.log")
+    outcomes = run_ranks(
+        directory,
+        name_log + program + MARK + rename,
+        STREAMGUARD_VGPU_LOG=pattern,
+        **PRELOADED,
+    )
+    return [
+        (outcome, _until_end(directory / f"rank{rank}.log"))
+        for rank, outcome in enumerate(outcomes)
+    ]
+
+
+def _until_end(log: Path) -> list[str]:
+    lines = log.read_text().splitlines()
+    last = next(i for i in range(lines.index("end"), len(lines)) if lines[i].startswith(LAST))
+    return lines[: last + 1]
