@@ -60,11 +60,6 @@ VGPU_API int streamguard_vgpu_pending() {
 
 VGPU_API int streamguard_vgpu_device_count() { return device_count(); }
 
-VGPU_API int streamguard_vgpu_stream_count() {
-  const Lock lock(runtime().mutex);
-  return static_cast<int>(runtime().streams.used().size());
-}
-
 VGPU_API const char* streamguard_vgpu_schedule() {
   static auto* const kTokens = new std::set<std::string>;
   const Lock lock(runtime().mutex);

@@ -14,8 +14,6 @@ unsigned long long streamguard_vgpu_launch_count();
 // Ops issued and not executed yet.
 int streamguard_vgpu_pending();
 int streamguard_vgpu_device_count();
-// Streams used so far: their indices, which extreme schedules name, are below this.
-int streamguard_vgpu_stream_count();
 // The token that repeats this process's schedule.
 const char* streamguard_vgpu_schedule();
 // Runs everything, then starts the schedule `token`: ops and streams are numbered anew, freed
