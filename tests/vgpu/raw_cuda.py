@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from streamguard.vgpu.load import load
 
-load(1)
+load(1)  # keeps the count of a program that has loaded more
 cuda = ctypes.CDLL("libcudart.so.13")
 
 Pointer = ctypes.c_void_p
