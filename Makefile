@@ -17,7 +17,7 @@ help:
 	@echo "make soak            DDP, FSDP2 and ZeRO on two virtual GPUs, RUNS=200 runs per policy, against the CPU"
 	@echo "make mutate-core     break each rule of the engine in turn; every mutant must be killed"
 	@echo "make fuzz            damaged input for the engine and the litmus reader (needs clang)"
-	@echo "make sanitize        the engine under ASan, UBSan and TSan"
+	@echo "make sanitize        the engine and the virtual GPU under ASan, UBSan and TSan"
 	@echo "make bench           added time per op against PyTorch's sanitizer, in the same run"
 	@echo "make bench-engine    the engine against PyTorch's sanitizer and TSan fibers"
 	@echo "make lint            ruff, mypy --strict, clang-format; make format repairs what it can"
@@ -52,6 +52,7 @@ fuzz: setup
 
 sanitize:
 	tools/sanitize_core.sh
+	tools/sanitize_vgpu.sh
 
 bench: setup
 	$(RUN)/python bench/run.py

@@ -158,6 +158,14 @@ def test_pct_of_depth_one_never_changes_priorities(run_vgpu: RunVgpu) -> None:
     }
 
 
+def test_pct_of_more_depth_stops_a_stream_midway(run_vgpu: RunVgpu) -> None:
+    """A change of priorities lets the host or the other stream come between two ops of a stream."""
+    tokens = [f"pct:{seed},12" for seed in range(100)]
+    finished = run_vgpu(_IMPORT + _MANY.format(tokens=tokens))[0]
+
+    assert {"s1 host t1 t2 s2", "s1 host s2 t1 t2", "t1 t2 s1 host s2"} & set(finished.lines)
+
+
 def test_a_schedule_started_anew_counts_from_its_start(run_vgpu: RunVgpu) -> None:
     """In one process each token gives the order that it gives in a process of its own."""
     tokens = ["extreme:0,1", "random:3", "lazy", "extreme:1,0", "pct:5", "random:3"]
