@@ -1,0 +1,25 @@
+"""DeepSpeed's reducer, as it is and repaired, for `streamguard verify-reducer`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from streamguard.verify.subjects import Subject
+
+_TRAINING = "streamguard.deepspeed.verified_training"
+
+SUBJECTS: Mapping[str, Subject] = {
+    "deepspeed": Subject(
+        name="deepspeed", program=f"{_TRAINING}:train", edges=(), preload=(_TRAINING,)
+    ),
+    "repair": Subject(
+        name="repair",
+        program=f"{_TRAINING}:train_repaired",
+        edges=(
+            "refill_waits_for_reduction",
+            "reduction_waits_for_producers",
+            "memory_outlives_reduction",
+        ),
+        preload=(_TRAINING,),
+    ),
+}
