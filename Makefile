@@ -7,7 +7,7 @@ PYTEST = $(RUN)/python -m pytest -q -n auto --dist worksteal
 DEMO_DEEPSPEED = 0.17.2 0.19.8
 TABLE_DEEPSPEED = 0.9.5 0.14.0 0.14.2 0.14.3 0.17.2 0.18.5 0.19.2 0.19.8
 
-.PHONY: demo test test-deepspeed test-long soak mutate-core fuzz sanitize lint format bench bench-engine setup clean help
+.PHONY: demo test test-deepspeed test-long soak mutate-core fuzz sanitize lint format bench bench-engine bench-collectives setup clean help
 
 help:
 	@echo "make demo            set up, then find the race of DeepSpeed 0.17.2 without a GPU"
@@ -20,6 +20,7 @@ help:
 	@echo "make sanitize        the engine and the virtual GPU under ASan, UBSan and TSan"
 	@echo "make bench           added time per op against PyTorch's sanitizer, in the same run"
 	@echo "make bench-engine    the engine against PyTorch's sanitizer and TSan fibers"
+	@echo "make bench-collectives  recording, comparing and checking collectives; 10,000 ranks"
 	@echo "make lint            ruff, mypy --strict, clang-format; make format repairs what it can"
 	@echo "make clean           remove what was built; .venv and .deepspeed too"
 
@@ -56,6 +57,9 @@ sanitize:
 
 bench: setup
 	$(RUN)/python bench/run.py
+
+bench-collectives: setup
+	$(RUN)/python bench/collectives.py
 
 bench-engine: setup
 	$(RUN)/python bench/engine.py

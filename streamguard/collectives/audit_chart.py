@@ -47,7 +47,7 @@ def write_chart(audit: Audit, path: Path) -> None:
         axes.text(max(sent[i], minima.get(row.phase, 0)), i, text, va="center", fontsize=9)
     axes.set_yticks(range(len(rows)), labels)
     axes.invert_yaxis()
-    axes.set_xlim(0, 1.35 * max([*sent, *minima.values(), 1.0]))
+    axes.set_xlim(0, 1.5 * max([*sent, *minima.values(), 1.0]))
     axes.xaxis.set_major_formatter(lambda value, _: size_text(value))
     axes.set_xlabel("sent by one rank in one step")
     scheme = audit.scheme

@@ -118,11 +118,11 @@ def waits_of(views: Mapping[int, View], groups: Mapping[str, tuple[int, ...]]) -
     for key, members in sorted(groups.items()):
         ends = {rank: _end(views, rank, key) for rank in members}
         lowest = min(ends.values())
+        # Whoever is ahead waits in the first call that somebody lacks.
+        missing = tuple(rank for rank in members if ends[rank] <= lowest)
         for rank in members:
             if ends[rank] <= lowest or rank not in views:
                 continue
-            # The first call of this rank that somebody lacks.
-            missing = tuple(r for r in members if ends[r] <= lowest)
             waits.append(Wait(rank, key, lowest, views[rank].call(key, lowest), missing))
     waits += _message_waits(views, groups)
     return tuple(sorted(waits, key=lambda wait: (wait.rank, wait.key, wait.position)))
@@ -139,7 +139,7 @@ def _membership(views: Mapping[int, View]) -> Verdict | None:
     for rank, view in sorted(views.items()):
         for key, members in view.members.items():
             first, expected = known.setdefault(key, (rank, members))
-            if members != expected:
+            if members is not expected and members != expected:
                 return Verdict("membership", (first, rank), (), key)
     return None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -44,11 +44,16 @@ class Writer:
     def __init__(self) -> None:
         self._numbers: dict[bytes, int] = {}
         self._told_groups = 0
+        self.told_made = 0
 
     def message(
-        self, records: np.ndarray, groups: dict[int, Group], sites: dict[int, tuple[Frame, ...]]
+        self,
+        records: np.ndarray,
+        groups: dict[int, Group],
+        sites: dict[int, tuple[Frame, ...]],
+        made: Sequence[tuple[int, ...]],
     ) -> bytes:
-        """Everything new since the last message."""
+        """Everything new since the last message; `made` are the members of all `new_group`s."""
         new: list[list[object]] = []
         calls: list[int] = []
         keys = records[list(_SIGNATURE)]
@@ -73,7 +78,9 @@ class Writer:
             calls += (number, int(record["sequence"]))
         told = sorted(groups)[self._told_groups :]
         self._told_groups += len(told)
+        first_made, self.told_made = self.told_made, len(made)
         content = {
+            "made": [[n, made[n]] for n in range(first_made, len(made))],
             "groups": [[n, groups[n].key, groups[n].name, groups[n].ranks] for n in told],
             "new": new,
             "calls": calls,
@@ -102,6 +109,11 @@ class Reader:
     def take(self, message: bytes) -> None:
         """Add one message; they come in order."""
         content = json.loads(zlib.decompress(message))
+        for number, ranks in content["made"]:
+            # Ranks make groups in one order, so the number tells which belong together.
+            key = f"new_group/{number}"
+            self.view.members[key] = tuple(ranks)
+            self.view.names[key] = f"new_group() number {number + 1}"
         for number, key, name, ranks in content["groups"]:
             self._keys[number] = key
             self.view.members[key] = tuple(ranks)

@@ -22,6 +22,8 @@ from streamguard.collectives.views import View
 # A rank whose watch thread says nothing for so long is taken for dead. Long enough for a thread
 # that has to wait for the GIL on a busy machine.
 SILENT_AFTER_S = 5.0
+# The same for one that was asked where it is and gave no answer.
+UNANSWERED_AFTER_S = 1.5
 
 
 @dataclass(slots=True)
@@ -58,6 +60,7 @@ class Overseer:
         self._since: dict[tuple[int, str, int], float] = {}
         self._activity: dict[tuple[int, str], tuple[int, float]] = {}
         self._quiet_until = 0.0
+        self._unanswered: frozenset[int] = frozenset()
 
     def read(self) -> list[Verdict]:
         """Take in what is new; returns what was found to differ. Each is returned once."""
@@ -123,7 +126,9 @@ class Overseer:
         return tuple(late)
 
     def conclude(self, stacks: dict[int, list[str]]) -> Verdict:
-        """The verdict over a stall, with the stacks that ranks gave."""
+        """The verdict over a stall, with the stacks that ranks gave when asked."""
+        self._unanswered = frozenset(self.living()) - stacks.keys()
+        self._set_statuses(time.monotonic())
         for rank, stack in stacks.items():
             self._ranks[rank].reader.view.stack = tuple(stack)
         return judge(self.views())
@@ -151,7 +156,9 @@ class Overseer:
             elif state["host"] == self._host and not _is_alive(int(str(state["pid"]))):
                 view.status = "gone"
                 view.remark = f"process {state['pid']}"
-            elif now - one.heard > SILENT_AFTER_S:
+            elif now - one.heard > (
+                UNANSWERED_AFTER_S if view.rank in self._unanswered else SILENT_AFTER_S
+            ):
                 view.status = "silent"
                 view.remark = f"for {now - one.heard:.0f} s"
             else:

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from streamguard.collectives.exchange import Store
-from streamguard.collectives.record import Group
 from streamguard.collectives.verdict_text import ranks_text
 
 WAIT_S = 10.0
@@ -94,11 +93,6 @@ def plan_hash(plan: OptimizerPlan) -> str:
     """Equal for equal plans."""
     content = json.dumps([plan.owner, plan.groups, plan.names])
     return hashlib.sha256(content.encode()).hexdigest()
-
-
-def norm_group(groups: Iterable[Group], rank: int) -> tuple[int, ...]:
-    """Everybody this rank shares a group with."""
-    return tuple(sorted({r for group in groups for r in group.ranks} | {rank}))
 
 
 def _decode(rank: int, raw: bytes) -> OptimizerPlan:

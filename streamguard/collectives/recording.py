@@ -62,6 +62,7 @@ class Recording(Listener):
         self.ring_path: Path | None = None
         self.steps = 0
         self.roles: dict[str, str] = {}
+        self.made: list[tuple[int, ...]] = []
         self._generations: dict[str, int] = {}
         self._names: TextIO | None = None
         self._lock = threading.Lock()
@@ -79,6 +80,7 @@ class Recording(Listener):
         native.install()
         listen(self)
         _around(("init_process_group",), after=self._initialised)
+        self._follow_new_groups()
         _around(("destroy_process_group",), before=self._destroying, after=native.forget_groups)
         atexit.register(self.finish)
 
@@ -98,11 +100,13 @@ class Recording(Listener):
                 self.groups[number] = dataclasses.replace(group, name=role)
         self.note("role", key=key, role=role)
 
-    def on_optimizer(self, groups: list[list[int]], names: list[str], owner: str) -> None:
+    def on_optimizer(
+        self, groups: list[list[int]], names: list[str], owner: str, peers: list[int]
+    ) -> None:
         """Keep an optimizer's groups, and let the ranks compare them."""
-        self.note("optimizer", groups=groups, names=names, owner=owner)
+        self.note("optimizer", groups=groups, names=names, owner=owner, peers=peers)
         if self._watch is not None and self.config.plan_check:
-            self._watch.compare_optimizer(groups, names, owner)
+            self._watch.compare_optimizer(groups, names, owner, peers)
 
     def on_step(self, count: int) -> None:
         """A step is complete."""
@@ -144,6 +148,25 @@ class Recording(Listener):
 
             self._watch = Watch(self)
             self._watch.start()
+
+    def _follow_new_groups(self) -> None:
+        """Ranks that make a group of different members may hang before its first collective."""
+        import torch.distributed as distributed
+        from torch.distributed import distributed_c10d
+
+        original = distributed_c10d.new_group
+
+        @functools.wraps(original)
+        def new_group(*arguments: object, **options: object) -> object:
+            given = arguments[0] if arguments else options.get("ranks")
+            # With local synchronisation only the members call, so nothing can be compared.
+            if not options.get("use_local_synchronization"):
+                ranks = range(self.world_size) if given is None else given
+                self.made.append(tuple(sorted(int(rank) for rank in ranks)))  # type: ignore[attr-defined]
+            return original(*arguments, **options)
+
+        for home in (distributed, distributed_c10d):
+            home.new_group = new_group
 
     def _destroying(self) -> None:
         # The Store that the watch uses goes away with the default group.

@@ -18,8 +18,13 @@ class Listener:
     def on_scheme(self, note: dict[str, object]) -> None:
         """A model was wrapped."""
 
-    def on_optimizer(self, groups: list[list[int]], names: list[str], owner: str) -> None:
-        """An optimizer exists: the element counts of each of its groups' parameters."""
+    def on_optimizer(
+        self, groups: list[list[int]], names: list[str], owner: str, peers: list[int]
+    ) -> None:
+        """An optimizer exists: the element counts of each of its groups' parameters.
+
+        `peers` are the global ranks that take part in its norm reductions.
+        """
 
     def on_role(self, key: str, role: str) -> None:
         """The group with this key is what a library calls dp, pp or tp."""
@@ -170,6 +175,15 @@ def _of_engine(engine: object) -> dict[str, object]:
 
 def _roles(engine: object) -> Iterable[tuple[str, str]]:
     """The groups of an engine by what it uses them for; the whole world keeps its name."""
+    seen: set[str] = {"0"}
+    for group, role in _groups(engine):
+        key = getattr(group, "group_name", None)
+        if isinstance(key, str) and key not in seen:
+            seen.add(key)
+            yield key, role
+
+
+def _groups(engine: object) -> list[tuple[object, str]]:
     grid = getattr(engine, "grid", None) or getattr(engine, "mpu", None)
     found = [
         (getattr(engine, "data_parallel_group", None), "dp"),
@@ -177,19 +191,14 @@ def _roles(engine: object) -> Iterable[tuple[str, str]]:
     ]
     for method, role in (
         ("get_pipe_parallel_group", "pp"),
-        ("get_model_parallel_group", "mp"),
         ("get_tensor_model_parallel_group", "tp"),
+        ("get_model_parallel_group", "mp"),
         ("get_slice_parallel_group", "tp"),
     ):
         ask = getattr(grid, method, None)
         if callable(ask):
             found.append((ask(), role))
-    seen: set[str] = {"0"}
-    for group, role in found:
-        key = getattr(group, "group_name", None)
-        if isinstance(key, str) and key not in seen:
-            seen.add(key)
-            yield key, role
+    return [(group, role) for group, role in found if group is not None]
 
 
 def _tell_groups(listener: Listener, engine: object) -> None:
@@ -208,7 +217,12 @@ def _tell_groups(listener: Listener, engine: object) -> None:
         inner = getattr(optimizer, "optimizer", optimizer)
         groups = [[int(p.numel()) for p in g["params"]] for g in inner.param_groups]
     names = [_group_name(group) for group in getattr(optimizer, "param_groups", [])]
-    listener.on_optimizer(groups, names, owner)
+    import torch.distributed as distributed
+
+    peers: set[int] = set()
+    for group, _ in _groups(engine):
+        peers.update(distributed.get_process_group_ranks(group))
+    listener.on_optimizer(groups, names, owner, sorted(peers))
 
 
 def _group_name(group: object) -> str:

@@ -127,13 +127,15 @@ class Watch:
             f"({ranks_text(group.ranks)}): the ranks do not call the same\n{rows}"
         )
 
-    def compare_optimizer(self, groups: list[list[int]], names: list[str], owner: str) -> None:
+    def compare_optimizer(
+        self, groups: list[list[int]], names: list[str], owner: str, peers: list[int]
+    ) -> None:
         """Compare this rank's optimizer groups with the others', before the first step."""
         self._optimizers += 1
         key = f"{self._prefix}/plan/{self._optimizers}"
         own = plan.OptimizerPlan(
             self._rank, owner, tuple(map(tuple, groups)), tuple(names),
-            plan.norm_group(self._recording.groups.values(), self._rank),
+            tuple(peers),
         )  # fmt: skip
         text = plan.exchange(self._connect(), key, own, self._world_size)
         if text:
@@ -151,6 +153,9 @@ class Watch:
         try:
             while True:
                 is_last = self._stopping.wait(self._tick_s)
+                if is_last and self._overseer is not None and _is_failing():
+                    # The others may be about to say why.
+                    time.sleep(2 * self._tick_s)
                 self._ended = is_last
                 self._tick()
                 if is_last:
@@ -175,13 +180,14 @@ class Watch:
     def _send(self) -> None:
         records, end = self._ring.read(self._position)
         groups = dict(self._recording.groups)
-        if len(records):
+        made = list(self._recording.made)
+        if len(records) or len(made) > self._writer.told_made:
             self._position = end
             for site in set(records["site"].tolist()) - self._sites.keys():
                 self._sites[site] = tuple(Frame(*f) for f in self._recording.frames(site))
             known = records[[int(number) in groups for number in records["group"]]]
             self._sent += 1
-            message = self._writer.message(known, groups, self._sites)
+            message = self._writer.message(known, groups, self._sites, made)
             self._store.set(f"d/{self._epoch}/{self._rank}/{self._sent}", message)
         self._beat += 1
         self._store.set(f"s/{self._rank}", json.dumps(self._state()).encode())
@@ -312,6 +318,10 @@ class Watch:
             return "(no longer recorded)"
         frames = tuple(Frame(*f) for f in self._recording.frames(int(found[-1]["site"])))
         return f"{describe(found[-1])}  at {place(frames)}"
+
+
+def _is_failing() -> bool:
+    return getattr(sys, "last_value", None) is not None
 
 
 def stack_lines() -> list[str]:

@@ -1,0 +1,64 @@
+"""Jobs that hang because of one rank: the report names it, and tells why it is waited for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.collectives.launch import launch
+
+RANKS = 4
+HANG_AFTER_S = "2"
+# What is said of whom. Where two ranks wait for each other both are named.
+EXPECTED = {
+    "exits": ("ended", [2]),
+    "raises": ("ended", [2]),
+    "is-killed": ("dead", [2]),
+    "is-stopped": ("dead", [2]),
+    "sleeps": ("slow", [2]),
+    "order-of-groups": ("program", [2]),
+    "missing-last-call": ("program", [2]),
+    "wrong-peer": ("program", [0, 2]),
+    "recv-without-send": ("program", [2]),
+    "message-size": ("mismatch", [0, 2]),
+    "message-dtype": ("mismatch", [0, 2]),
+    "membership": ("membership", [0, 2]),
+}
+QUICK = {("gloo", "sleeps"), ("nccl", "order-of-groups")}
+
+
+@pytest.mark.parametrize(
+    ("backend", "name"),
+    [
+        pytest.param(b, n, marks=[] if (b, n) in QUICK else [pytest.mark.long])
+        for b in ("gloo", "nccl")
+        for n in EXPECTED
+    ],
+)
+def test_the_report_names_the_rank_at_fault(backend: str, name: str, tmp_path: Path) -> None:
+    """The first report has the right kind and exactly the ranks at fault."""
+    outcome = launch(
+        "hang.py", backend, name, "wrong", ranks=RANKS, output=tmp_path, ends=False,
+        STREAMGUARD_COLLECTIVES="async", STREAMGUARD_HANG_AFTER=HANG_AFTER_S,
+        STREAMGUARD_VGPU_VALUES="0",
+    )  # fmt: skip
+    assert outcome.reports, outcome.text[-3000:]
+    report = outcome.reports[0]
+
+    assert (report["kind"], report["culprits"]) == EXPECTED[name], report["text"]
+    assert "hang.py:" in str(report["text"]) or report["kind"] == "membership"
+
+
+@pytest.mark.parametrize("backend", ["gloo", pytest.param("nccl", marks=pytest.mark.long)])
+def test_the_twins_stay_silent(backend: str, tmp_path: Path) -> None:
+    """The same programs with the one rank doing what the others do: no report of any kind."""
+    outcome = launch(
+        "hang.py", backend, "all", "clean", ranks=RANKS, output=tmp_path,
+        STREAMGUARD_COLLECTIVES="async", STREAMGUARD_HANG_AFTER="60",
+        STREAMGUARD_VGPU_VALUES="0",
+    )  # fmt: skip
+
+    assert outcome.statuses == [0] * RANKS, outcome.text[-3000:]
+    assert outcome.reports == []
+    assert "streamguard:" not in outcome.text
