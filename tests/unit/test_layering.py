@@ -40,6 +40,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("streamguard.adapters", "streamguard.program"),
     ("streamguard.api", "streamguard.autostart"),
     ("streamguard.verify",),
+    ("streamguard.deepspeed.verified_subjects", "streamguard.deepspeed.verified_training"),
     ("streamguard.cli", "streamguard.pytest_plugin"),
 )
 
