@@ -5,7 +5,7 @@ RUN = .venv/bin
 # Most tests wait for a program of their own; one worker a core, which take over from each other.
 PYTEST = $(RUN)/python -m pytest -q -n auto --dist worksteal
 DEMO_DEEPSPEED = 0.17.2 0.19.8
-TABLE_DEEPSPEED = 0.9.5 0.14.0 0.14.2 0.14.3 0.17.2 0.18.5 0.19.2 0.19.8
+TABLE_DEEPSPEED = 0.9.5 0.14.0 0.14.2 0.14.3 0.17.2 0.18.5 0.18.8 0.19.2 0.19.8
 
 .PHONY: demo test test-deepspeed test-long soak mutate-core fuzz sanitize lint format bench bench-engine bench-collectives setup clean help
 

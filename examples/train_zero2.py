@@ -43,6 +43,11 @@ def parse_arguments() -> argparse.Namespace:
         action="store_true",
         help="let DeepSpeed's throughput timer not synchronize the device after every step",
     )
+    parser.add_argument(
+        "--batches-first",
+        action="store_true",
+        help="copy all batches to the device before the first step: a copy waits for the device",
+    )
     parser.add_argument("--dtype", choices=sorted(DTYPES), default="bf16")
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--width", type=int, default=32, help="a multiple of 4")
@@ -111,10 +116,15 @@ def train(arguments: argparse.Namespace) -> tuple[torch.nn.Module, torch.Tensor]
     if arguments.scenario == "producers":
         model.side_stream = torch.cuda.Stream()
 
+    batches = (
+        tiny_transformer.tokens_for(step=step, rank=rank, seed=arguments.seed).to(engine.device)
+        for step in range(arguments.steps)
+    )
+    if arguments.batches_first:
+        batches = iter(list(batches))
     losses = []
-    for step in range(arguments.steps):
-        tokens = tiny_transformer.tokens_for(step=step, rank=rank, seed=arguments.seed)
-        loss = engine(tokens.to(engine.device))
+    for tokens in batches:
+        loss = engine(tokens)
         engine.backward(loss)
         engine.step()
         losses.append(loss.detach())

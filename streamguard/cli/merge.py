@@ -37,8 +37,10 @@ def add_parser(subparsers: Subparsers) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the joined report and return its exit status."""
     joined = DirectoryResult()
-    for name in arguments.directories:
-        result = read_result_directory(Path(name))
+    # A directory that is named twice, or by two paths, counts once.
+    distinct = {Path(name).resolve(): Path(name) for name in reversed(arguments.directories)}
+    for directory in reversed(distinct.values()):
+        result = read_result_directory(directory)
         joined.ranks += result.ranks
         joined.notes += result.notes
     runs = sorted({rank.start.run for rank in joined.ranks})

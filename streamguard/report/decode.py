@@ -29,6 +29,9 @@ from streamguard.report.model import (
     WatchedAccess,
 )
 
+# Larger than any job; the missing ranks of a damaged file would be listed one by one.
+MAX_RANKS = 1_000_000
+
 
 def decode_finding(values: Mapping[str, object]) -> Finding:
     """Read a finding; `known`, `repair` and `suppression` may be absent."""
@@ -125,9 +128,9 @@ def decode_start(values: Mapping[str, object]) -> RankStart:
     return RankStart(
         run=fields.text("run"),
         rank=fields.integer("rank"),
-        world_size=fields.integer("world_size"),
+        world_size=fields.count("world_size", at_most=MAX_RANKS),
         local_rank=fields.integer("local_rank"),
-        local_world_size=fields.integer("local_world_size"),
+        local_world_size=fields.count("local_world_size", at_most=MAX_RANKS),
         host=fields.text("host"),
         pid=fields.integer("pid"),
         versions=tuple((name, versions.text(name)) for name in versions.names()),

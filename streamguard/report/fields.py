@@ -37,6 +37,13 @@ class Fields:
             raise self._wrong(name, "an integer", value)
         return value
 
+    def count(self, name: str, *, at_most: int) -> int:
+        """Return an integer from 0 to `at_most`; what is larger would only fill the memory."""
+        value = self.integer(name)
+        if not 0 <= value <= at_most:
+            raise self._wrong(name, f"an integer from 0 to {at_most}", value)
+        return value
+
     def truth(self, name: str, default: bool | None = None) -> bool:
         """A boolean."""
         value = self._get(name, default)

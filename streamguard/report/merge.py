@@ -42,6 +42,10 @@ def read_directory(directory: Path) -> DirectoryResult:
     """
     result = DirectoryResult()
     for path in sorted(directory.glob("rank-*.jsonl"), key=_file_order):
+        # Opening a FIFO waits for somebody who writes.
+        if not path.is_file():
+            result.notes.append(f"{path}: not a regular file, left out")
+            continue
         read = read_rank_file(path)
         if read.rank is not None:
             result.ranks.append(read.rank)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 from streamguard.report.build import build_finding
@@ -98,3 +99,37 @@ def test_show_takes_a_directory_a_file_or_the_newest(tmp_path: Path) -> None:
     assert [result.returncode for result in results] == [0, 0, 0]
     assert len({result.stdout for result in results}) == 1
     assert "SG002" in results[0].stdout
+
+
+def test_a_directory_named_twice_counts_once(tmp_path: Path) -> None:
+    """Also by another path to it."""
+    _directory(tmp_path, "a", 0, build_finding(finding(count=2)))
+    (tmp_path / "again").symlink_to("a")
+
+    result = streamguard("merge", "a", "a/", "again", cwd=tmp_path)
+
+    assert "seen      2 times on rank 0" in result.stdout
+    assert summary(result.stdout).startswith("SUMMARY streamguard races=1 misuses=0 ranks=1/2")
+
+
+def test_a_pipe_among_the_results_is_left_out(tmp_path: Path) -> None:
+    """Opening it would wait for ever."""
+    directory = _directory(tmp_path, "a", 0, build_finding(finding())).parent
+    os.mkfifo(directory / "rank-1-7.jsonl")
+
+    result = streamguard("show", "a", cwd=tmp_path)
+
+    assert result.returncode == 0
+    assert "incomplete: a/rank-1-7.jsonl: not a regular file, left out" in result.stdout
+    assert "SG002" in result.stdout
+
+
+def test_an_absurd_world_size_is_damage(tmp_path: Path) -> None:
+    """A thousand million missing ranks would not fit into memory."""
+    path = _directory(tmp_path, "a", 0, build_finding(finding()))
+    path.write_text(path.read_text().replace('"world_size":2', '"world_size":1000000000', 1))
+
+    result = streamguard("show", "a", cwd=tmp_path)
+
+    assert f"a/{path.name}:1: " in result.stdout
+    assert "an integer from 0 to 1000000" in result.stdout

@@ -40,7 +40,26 @@ OPEN_OVERSIZE = "deepspeed-open-oversize-freed"
 # With this bucket the streams change between two flushes, never right after one.
 ONE_STREAM_BETWEEN_FLUSHES = ("--bucket", "5120")
 
+OLD_REFILL = "deepspeed-pr-2500"
+DEFAULT_STREAM_ONLY = "deepspeed-pr-7898"
+READ_EARLY = "deepspeed-open-partition-read-early"
+ZERO_1 = ("--stage", "1")
+ZERO_3 = ("--stage", "3")
+# What else waits for the device between the optimizer and the next forward is switched off.
+WITHOUT_WAITS = (*ZERO_3, "--gather-all", "--batches-first", "--no-throughput-sync")
+
 CELLS = (
+    Cell("0.14.0", "plain", race=OLD_REFILL),
+    Cell("0.14.0", "plain", ZERO_1, race=OLD_REFILL),
+    Cell("0.14.0", "oversize", race=OVERSIZE),
+    Cell("0.14.3", "plain"),
+    Cell("0.14.3", "plain", ZERO_1),
+    Cell("0.17.2", "plain", ZERO_1, race=REFILL),
+    Cell("0.18.5", "producers", ZERO_3, race=DEFAULT_STREAM_ONLY),
+    Cell("0.18.8", "producers", ZERO_3),
+    Cell("0.19.8", "plain", ZERO_1),
+    Cell("0.19.8", "plain", WITHOUT_WAITS[:-1]),
+    Cell("0.19.8", "plain", WITHOUT_WAITS, race=READ_EARLY),
     Cell("0.17.2", "plain", race=REFILL),
     Cell("0.18.5", "plain"),
     Cell("0.18.5", "oversize", race=OVERSIZE),
@@ -58,12 +77,16 @@ CELLS = (
 ALWAYS = ("0.17.2", "0.19.8")
 
 
+def is_always_run(cell: Cell) -> bool:
+    return cell.release in ALWAYS and ("--stage" not in cell.arguments or cell.race == READ_EARLY)
+
+
 def cells() -> list[object]:
     return [
         pytest.param(
             cell,
             id=cell.id,
-            marks=() if cell.release in ALWAYS else (pytest.mark.deepspeed_matrix,),
+            marks=() if is_always_run(cell) else (pytest.mark.deepspeed_matrix,),
         )
         for cell in CELLS
     ]
@@ -87,7 +110,7 @@ def test_cell_of_the_table(cell: Cell, tmp_path: Path) -> None:
 
 def check_pair(cell: Cell, races: list[dict[str, object]]) -> None:
     """Assert what deepspeed.md says of the pair: streams, buffer, and whose bytes they are."""
-    if cell.race in (REFILL, OPEN_REFILL):
+    if cell.race in (OLD_REFILL, REFILL, OPEN_REFILL):
         refills = [race for race in races if race["second"]["op"] == "aten::copy_"]
         assert refills
         for race in refills:
@@ -95,6 +118,17 @@ def check_pair(cell: Cell, races: list[dict[str, object]]) -> None:
             assert stream(race, "second") != REDUCTION
             assert bucket_gradients(race, "first"), race["overlap"]
             assert bucket_gradients(race, "second"), race["overlap"]
+    elif cell.race == DEFAULT_STREAM_ONLY:
+        for race in races:
+            assert (race["code"], race["domain"]) == ("SG001", "device")
+            assert race["second"]["op"] == "aten::copy_"
+            assert stream(race, "second") == "reduce_and_partition_stream"
+            assert stream(race, "first") != "reduce_and_partition_stream"
+    elif cell.race == READ_EARLY:
+        for race in races:
+            assert (race["code"], race["domain"]) == ("SG001", "device")
+            assert "allgather_stream" not in stream(race, "first")
+            assert "allgather_stream" in stream(race, "second")
     elif cell.race == PRODUCERS:
         copies = [race for race in races if race["first"]["op"] == "aten::copy_"]
         assert copies
