@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.conformance.watched import PRELOADED
-from tests.rules.programs import Outcome, run, run_ranks
+from tests.rules.programs import ROOT, Outcome, run, run_ranks
 
 # The last call before the hooks' counts are read; what libraries do at exit comes later.
 LAST = "device_sync"
@@ -59,6 +59,20 @@ for layer in model:
     fully_shard(layer)
 fully_shard(model)
 {TRAIN}"""
+
+
+# `{arguments}`: options of the example.
+DEEPSPEED = f"""
+import runpy, sys
+# Fused attention asks a library for its workspace, and the stub knows none.
+torch.backends.cuda.enable_flash_sdp(False)
+torch.backends.cuda.enable_mem_efficient_sdp(False)
+torch.backends.cuda.enable_cudnn_sdp(False)
+torch.autograd.set_multithreading_enabled(False)
+sys.path.insert(0, {str(ROOT / "examples")!r})
+sys.argv = ["train_zero2.py", *"{{arguments}}".split()]
+runpy.run_path({str(ROOT / "examples/train_zero2.py")!r}, run_name="__main__")
+"""
 
 
 def logged(directory: Path, program: str) -> tuple[Outcome, list[str]]:

@@ -103,3 +103,15 @@ del x
 
     assert outcome.coverage["untraced_records"] == 1
     assert difference(log, outcome.coverage) == {}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("arguments", ["--stage 1", "--stage 2", "--stage 3 --gather-all"])
+def test_every_call_of_deepspeed_is_accounted_for(tmp_path: Path, arguments: str) -> None:
+    """Two steps of ZeRO on two ranks, communication overlapped with backward."""
+    program = jobs.DEEPSPEED.replace("{arguments}", f"{arguments} --steps 2")
+    for outcome, log in logged_ranks(tmp_path, program):
+        assert len(called(log)) == 5
+        assert difference(log, outcome.coverage) == {}
+        assert not [name for name in outcome.coverage["opaque"] if "kernel" in name]
+        assert_clean(outcome, ops_at_least=500)
