@@ -7,12 +7,13 @@ PYTEST = $(RUN)/python -m pytest -q -n auto --dist worksteal
 DEMO_DEEPSPEED = 0.17.2 0.19.8
 TABLE_DEEPSPEED = 0.9.5 0.14.0 0.14.2 0.14.3 0.17.2 0.18.5 0.18.8 0.19.2 0.19.8
 
-.PHONY: demo test test-deepspeed test-long soak mutate-core fuzz sanitize lint format bench bench-engine bench-collectives setup clean help
+.PHONY: demo test test-deepspeed test-frameworks test-long soak mutate-core fuzz sanitize lint format bench bench-engine bench-collectives setup clean help
 
 help:
 	@echo "make demo            set up, then find the race of DeepSpeed 0.17.2 without a GPU"
 	@echo "make test            set up, then run the tests"
 	@echo "make test-deepspeed  every release and scenario of the table in docs/deepspeed.md"
+	@echo "make test-frameworks 200 steps of transformers, Lightning, DDP, FSDP2, DeepSpeed: no finding"
 	@echo "make test-long       random programs against the oracle, soak runs"
 	@echo "make soak            DDP, FSDP2 and ZeRO on two virtual GPUs, RUNS=200 runs per policy, against the CPU"
 	@echo "make mutate-core     break each rule of the engine in turn; every mutant must be killed"
@@ -36,6 +37,10 @@ test: setup
 test-deepspeed:
 	@$(SETUP) --deepspeed $(TABLE_DEEPSPEED)
 	$(PYTEST) tests/deepspeed -m "deepspeed_matrix or not long"
+
+test-frameworks:
+	@$(SETUP) --deepspeed $(DEMO_DEEPSPEED) --frameworks
+	$(PYTEST) tests/frameworks -m frameworks
 
 test-long: setup
 	$(PYTEST) -m long

@@ -1,6 +1,6 @@
 """Set up .venv and build streamguard in it; `make demo` and `make test` call this first.
 
-    python3 tools/bootstrap.py [--deepspeed VERSION ...] [--tools]
+    python3 tools/bootstrap.py [--deepspeed VERSION ...] [--tools] [--frameworks]
 
 Steps whose result is still current are skipped. Only the standard library is used. Everything
 that a step prints goes to .venv/setup-log.txt; when a step fails its end is shown.
@@ -104,6 +104,18 @@ def install_packages(extras: str) -> None:
     pip("pip", "install", *[name for name in names if name])
 
 
+def install_frameworks() -> None:
+    """Install the trainers; torch is there, and what it depends on must stay away."""
+    depends_on_torch = ("accelerate", "pytorch-lightning", "torchmetrics")
+    printed = subprocess.run(
+        [str(PYTHON), "tools/requirements_of.py", "frameworks"],
+        cwd=ROOT, check=True, capture_output=True, text=True,
+    ).stdout.split("\n")  # fmt: skip
+    names = [name for name in printed if name]
+    pip("pip", "install", *[n for n in names if not n.startswith(depends_on_torch)])
+    pip("pip", "install", "--no-deps", *[n for n in names if n.startswith(depends_on_torch)])
+
+
 def install_streamguard() -> None:
     pip("pip", "install", "--no-deps", "--no-build-isolation", "-e", ".")
 
@@ -125,7 +137,7 @@ def install_deepspeed(version: str) -> None:
         pip("pip", "install", "--no-deps", *where, "pydantic<2")
 
 
-def set_up(deepspeed: list[str], *, tools: bool) -> None:
+def set_up(deepspeed: list[str], *, tools: bool, frameworks: bool) -> None:
     check_machine()
     steps = Steps()
     definition = (ROOT / "pyproject.toml").read_text() + (ROOT / "setup.py").read_text()
@@ -150,6 +162,13 @@ def set_up(deepspeed: list[str], *, tools: bool) -> None:
         definition + listed,
         install_streamguard,
     )
+    if frameworks:
+        steps.run(
+            "transformers, accelerate and Lightning",
+            VENV / "frameworks.stamp",
+            definition,
+            install_frameworks,
+        )
     for version in deepspeed:
         folder = VENV if version == NEWEST_DEEPSPEED else ROOT / ".deepspeed"
         folder.mkdir(exist_ok=True)
@@ -165,9 +184,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--deepspeed", nargs="*", default=[], metavar="VERSION")
     parser.add_argument("--tools", action="store_true", help="also ruff, mypy, clang-format")
+    parser.add_argument(
+        "--frameworks", action="store_true", help="also the trainers that are tested"
+    )
     arguments = parser.parse_args()
     try:
-        set_up(arguments.deepspeed, tools=arguments.tools)
+        set_up(arguments.deepspeed, tools=arguments.tools, frameworks=arguments.frameworks)
     except StepError as error:
         print(f"[setup] {error}\n[setup] the whole log: {LOG.relative_to(ROOT)}", file=sys.stderr)
         return 1

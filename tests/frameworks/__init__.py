@@ -1,0 +1,1 @@
+"""200 steps under common trainers; run by `make test-frameworks`."""
