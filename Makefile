@@ -1,5 +1,6 @@
 # `make demo` and `make test` need a fresh Debian 12 with Python 3.11, g++ and make; nothing else.
 PYTHON ?= python3
+FUZZ_INPUTS ?= 1000000
 SETUP = $(PYTHON) tools/bootstrap.py
 RUN = .venv/bin
 # Most tests wait for a program of their own; one worker a core, which take over from each other.
@@ -7,7 +8,7 @@ PYTEST = $(RUN)/python -m pytest -q -n auto --dist worksteal
 DEMO_DEEPSPEED = 0.17.2 0.19.8
 TABLE_DEEPSPEED = 0.9.5 0.14.0 0.14.2 0.14.3 0.17.2 0.18.5 0.18.8 0.19.2 0.19.8
 
-.PHONY: demo test test-deepspeed test-frameworks test-long soak mutate-core fuzz sanitize lint format bench bench-engine bench-collectives setup clean help
+.PHONY: demo test test-deepspeed test-frameworks test-long soak mutate-core fuzz sanitize lint format bench bench-engine bench-collectives bench-trace setup clean help
 
 help:
 	@echo "make demo            set up, then find the race of DeepSpeed 0.17.2 without a GPU"
@@ -17,11 +18,12 @@ help:
 	@echo "make test-long       random programs against the oracle, soak runs"
 	@echo "make soak            DDP, FSDP2 and ZeRO on two virtual GPUs, RUNS=200 runs per policy, against the CPU"
 	@echo "make mutate-core     break each rule of the engine in turn; every mutant must be killed"
-	@echo "make fuzz            damaged input for the engine and the litmus reader (needs clang)"
+	@echo "make fuzz            damaged input for engine, litmus reader and trace reader, FUZZ_INPUTS=1000000 each (clang)"
 	@echo "make sanitize        the engine and the virtual GPU under ASan, UBSan and TSan"
 	@echo "make bench           added time per op against PyTorch's sanitizer, in the same run"
 	@echo "make bench-engine    the engine against PyTorch's sanitizer and TSan fibers"
 	@echo "make bench-collectives  recording, comparing and checking collectives; 10,000 ranks"
+	@echo "make bench-trace     added time per op while a trace is written"
 	@echo "make lint            ruff, mypy --strict, clang-format; make format repairs what it can"
 	@echo "make clean           remove what was built; .venv and .deepspeed too"
 
@@ -52,9 +54,11 @@ soak: setup
 mutate-core: setup
 	$(RUN)/python tools/mutate_core.py
 
-fuzz: setup
-	tools/fuzz_core.sh
-	$(RUN)/python tools/fuzz_litmus.py
+fuzz:
+	@$(SETUP) --tools
+	tools/fuzz_core.sh $(FUZZ_INPUTS)
+	$(RUN)/python tools/fuzz_litmus.py --inputs $(FUZZ_INPUTS)
+	$(RUN)/python tools/fuzz_trace.py --inputs $(FUZZ_INPUTS)
 
 sanitize:
 	tools/sanitize_core.sh
@@ -62,6 +66,11 @@ sanitize:
 
 bench: setup
 	$(RUN)/python bench/run.py
+
+bench-trace:
+	@mkdir -p build
+	$(CXX) -std=c++17 -O2 -DNDEBUG -Icsrc bench/trace_cost.cc csrc/trace/recorde*.cc csrc/core/*.cc -o build/trace_cost
+	build/trace_cost
 
 bench-collectives: setup
 	$(RUN)/python bench/collectives.py

@@ -42,3 +42,21 @@ def enter_declared() -> None: ...
 def leave_declared() -> None: ...
 def forget_last_record() -> None: ...
 def set_step(step: int) -> None: ...
+def start_recording() -> None:
+    """Record every call to the engine from now on. REQUIRES: nothing was observed yet."""
+
+def stop_recording() -> None: ...
+def take_recorded() -> dict[str, object]:
+    """Return the calls recorded since the last time, as columns; csrc/trace/columns.h has them.
+
+    `new_texts` are numbered on from the last call, and so are `new_labels`, each of them
+    (op, is collective, is asynchronous, group).
+    """
+
+def set_recorder_drain(drain: Callable[[], None] | None) -> None:
+    """Set who is asked to take what was recorded, where more came than was taken."""
+
+def stacks_after(last: int) -> list[list[tuple[str, int, str]]]:
+    """Return the frames of the interned stacks `last` + 1 and on."""
+
+def note(text: str) -> None: ...

@@ -107,6 +107,8 @@ def _become_root(config: Config) -> None:
     output = config.output if config.output is not None else Path(f"streamguard-{run}")
     os.environ["STREAMGUARD_RUN"] = run
     os.environ["STREAMGUARD_OUTPUT"] = str(output.absolute())
+    if config.trace is not None:
+        os.environ["STREAMGUARD_TRACE"] = str(config.trace.absolute())
     if config.active:
         atexit.register(_report_if_nobody_did, os.getpid())
 

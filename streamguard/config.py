@@ -55,6 +55,7 @@ class Config:
         vgpu_results: Directory for the results that the program names, or None.
         vgpu_memory_mb: Size of each virtual device, in MiB.
         output: Directory of the result files, or None for `streamguard-<run>`.
+        trace: Directory of the op traces, or None for no traces.
         run: Id of the run that this process belongs to, or None in the first process.
         exit_status: Findings decide the exit status of a program that itself ends with 0.
         accesses: Patterns of region names whose accesses are listed.
@@ -78,6 +79,7 @@ class Config:
     vgpu_deadlock_s: int = DEFAULT_DEADLOCK_S
     vgpu_results: Path | None = None
     output: Path | None = None
+    trace: Path | None = None
     run: str | None = None
     exit_status: bool = False
     accesses: tuple[str, ...] = ()
@@ -115,6 +117,7 @@ def parse(environ: Mapping[str, str]) -> Config:
         vgpu_deadlock_s=_whole_seconds(environ, "STREAMGUARD_VGPU_DEADLOCK_S", DEFAULT_DEADLOCK_S),
         vgpu_results=_path(environ, "STREAMGUARD_VGPU_RESULTS"),
         output=_path(environ, "STREAMGUARD_OUTPUT"),
+        trace=_path(environ, "STREAMGUARD_TRACE"),
         run=_run(environ, "STREAMGUARD_RUN"),
         exit_status=_switch(environ, "STREAMGUARD_EXIT", default=False),
         accesses=parse_patterns(environ.get("STREAMGUARD_ACCESSES", "")),

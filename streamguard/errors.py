@@ -117,6 +117,39 @@ class RecordError(StreamguardError):
         self.reason = reason
 
 
+class TraceError(UsageError):
+    """An op trace is damaged, of a newer version, or no op trace at all.
+
+    Args:
+        path: The file, as it was given.
+        byte: Where in the file, from 0.
+        reason: What is wrong there.
+        batch: Number of the record batch, from 0, or None outside of one.
+        row: Number of the row in that batch, from 0, or None.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        byte: int,
+        reason: str,
+        *,
+        batch: int | None = None,
+        row: int | None = None,
+    ) -> None:
+        place = f"byte {byte}"
+        if batch is not None:
+            place += f", batch {batch}"
+        if row is not None:
+            place += f", row {row}"
+        super().__init__(f"{path}: {place}: {reason}")
+        self.path = path
+        self.byte = byte
+        self.reason = reason
+        self.batch = batch
+        self.row = row
+
+
 class DumpError(StreamguardError):
     """A Flight Recorder dump is damaged, or holds what is not admitted.
 

@@ -69,6 +69,11 @@ def environment_rank(environ: Mapping[str, str]) -> int:
     return _number(environ, _RANK) or 0
 
 
+def attempt() -> int:
+    """How often torchrun has started this job's processes anew; 0 the first time."""
+    return _number(os.environ, ("TORCHELASTIC_RESTART_COUNT",)) or 0
+
+
 def _number(environ: Mapping[str, str], variables: tuple[str, ...]) -> int | None:
     for variable in variables:
         value = environ.get(variable, "")

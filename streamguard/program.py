@@ -13,15 +13,18 @@ import multiprocessing.util
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from streamguard import identity
 from streamguard.config import Config, parse
 from streamguard.errors import StreamguardError
+from streamguard.hooks import native
 from streamguard.node_report import print_node_report, print_report, report_path
 from streamguard.output_directory import problem_of
 from streamguard.report.fields import FieldError
-from streamguard.report.jsonl import RankFile, Record
+from streamguard.report.jsonl import RankFile, Record, to_line
 from streamguard.report.merge import merge_ranks, read_directory
 from streamguard.report.model import (
     Coverage,
@@ -32,6 +35,9 @@ from streamguard.report.model import (
     WatchedAccess,
 )
 from streamguard.session import Session
+
+if TYPE_CHECKING:
+    from streamguard.trace.recording import Recording
 
 
 def start_from_environment() -> None:
@@ -86,6 +92,7 @@ class Program:
         self._session = Session(
             stacks=config.stacks, accesses=config.accesses, on_finding=self._on_finding
         )
+        self._recording = self._new_recording()
         self._is_watching = False
         self._start: RankStart | None = None
         self._file: RankFile | None = None
@@ -98,6 +105,7 @@ class Program:
         import torch
 
         if self._is_selected(identity.environment_rank(os.environ)):
+            self._begin_recording()
             try:
                 self._session.start()
                 self._is_watching = True
@@ -124,6 +132,7 @@ class Program:
                 self._say(problem)
         self._start = start
         if not self._is_selected(start.rank):
+            self._discard_recording()
             return
         if self._file is None and not self._has_lost_file:
             try:
@@ -131,6 +140,9 @@ class Program:
             except OSError as error:
                 self._lose_file(error)
         self._append(start)
+        if self._recording is not None:
+            self._recording.open(start)
+            self._recording.note(to_line(start))
 
     def finish(self) -> None:
         """Write the last records and, on local rank 0, print the node's report. Runs once."""
@@ -138,6 +150,7 @@ class Program:
             return
         self._is_finished = True
         found = self._stop_watching()
+        found = self._stop_recording(found)
         start = self._start
         if start is None:
             return
@@ -170,6 +183,43 @@ class Program:
         start = self._start or identity.rank_start(self._config)
         summary = RankSummary(start.rank, start.pid, coverage, tuple(self._problems))
         return RankFindings(start, findings, (), accesses, summary)
+
+    def _new_recording(self) -> Recording | None:
+        if self._config.trace is None:
+            return None
+        from streamguard.trace.recording import Recording
+
+        return Recording(self._config.trace.absolute(), on_problem=self._note)
+
+    def _begin_recording(self) -> None:
+        """Before the session starts, since a trace must hold the engine's first call."""
+        if self._recording is None:
+            return
+        try:
+            native.load()
+            self._recording.begin()
+        except StreamguardError:
+            self._recording = None  # the session says it as well
+        except ImportError as error:
+            self._recording = None
+            self._note(f"no trace is written: {error}; install streamguard[trace]")
+
+    def _discard_recording(self) -> None:
+        if self._recording is not None:
+            self._recording.close()
+            self._recording = None
+
+    def _stop_recording(self, found: RankFindings) -> RankFindings:
+        """Put the summary behind the last op, and end the trace."""
+        if self._recording is None:
+            return found
+        if found.summary is not None:
+            self._recording.note(to_line(found.summary))
+        self._recording.close()
+        if found.summary is None:
+            return found
+        summary = replace(found.summary, problems=tuple(self._problems))
+        return replace(found, summary=summary)
 
     def _append_all(self, found: RankFindings) -> None:
         for finding in found.findings:
@@ -219,6 +269,7 @@ class Program:
 
         What belongs to another process id does nothing.
         """
+        self._recording = None
         if self._start is None:
             self._pid = os.getpid()
 

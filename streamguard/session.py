@@ -6,6 +6,7 @@ One session at a time owns the hooks. A session that starts inside another one (
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from fnmatch import fnmatchcase
@@ -13,8 +14,9 @@ from types import TracebackType
 
 from streamguard.config import Stacks
 from streamguard.errors import UsageError
+from streamguard.finding_reader import Annotator, FindingReader, RawFinding
 from streamguard.identity import rank_start
-from streamguard.report.build import build_coverage, build_finding, build_watched, keep_names
+from streamguard.report.build import build_coverage, build_finding, build_watched
 from streamguard.report.merge import merge_ranks
 from streamguard.report.model import (
     Coverage,
@@ -24,9 +26,6 @@ from streamguard.report.model import (
     Report,
     WatchedAccess,
 )
-
-RawFinding = Mapping[str, object]
-Annotator = Callable[[RawFinding], Mapping[str, object]]
 
 _NO_STEP = -1
 
@@ -63,8 +62,7 @@ class Session:
         self._result: tuple[tuple[Finding, ...], Coverage, tuple[WatchedAccess, ...]] | None = None
         self._is_open = False
         self._step = 0
-        self._named: dict[int, Finding] = {}
-        self._unnamed_ids: list[int] = []
+        self._reader = self._new_reader()
 
     def start(self) -> None:
         """Begin to watch; torch must be imported.
@@ -80,11 +78,10 @@ class Session:
 
         self._result = None
         self._step = 0
-        self._named = {}
-        self._unnamed_ids = []
+        self._reader = self._new_reader()
         self._outer = _current
         if self._outer is None:
-            self._undo = hooks.install(stacks=self._stacks, sink=self._sink)
+            self._undo = hooks.install(stacks=self._stacks, sink=self._reader.announce)
             hooks.set_step(_NO_STEP)  # not the last step of an earlier session
         self._counts_before = {
             finding.id: finding.count for finding in map(build_finding, hooks.findings())
@@ -162,44 +159,17 @@ class Session:
         hooks.flush()
         findings = []
         for raw in hooks.findings():
-            finding = _outermost(self)._as_named(_annotated(raw))
+            finding = _outermost(self)._reader.as_named(raw)
             count = finding.count - self._counts_before.get(finding.id, 0)
             if count > 0:
                 findings.append(replace(finding, count=count))
         coverage = _difference(build_coverage(hooks.coverage()), self._coverage_before)
         return tuple(findings), coverage, tuple(build_watched(raw) for raw in hooks.watched())
 
-    def _sink(self, finding_id: int) -> None:
-        self._unnamed_ids.append(finding_id)
-        self._read_anew(finding_id)
-
-    def _read_anew(self, finding_id: int) -> None:
-        """Read one finding with the names it has now, and keep those."""
+    def _new_reader(self) -> FindingReader:
         from streamguard import hooks
 
-        finding = _annotated(hooks.finding(finding_id))
-        earlier = self._named.get(finding_id)
-        if earlier is not None:
-            finding = keep_names(finding, earlier)
-        self._named[finding_id] = finding
-        if self._on_finding is not None:
-            self._on_finding(finding)
-
-    def _as_named(self, finding: Finding) -> Finding:
-        """The finding with the names it was given at its time; the bytes may have others by now."""
-        named = self._named.get(finding.id)
-        if named is None:
-            return finding
-        return replace(keep_names(named, finding), count=finding.count, step=finding.step)
-
-    def _names_have_come(self) -> None:
-        """Read findings again that were made before the newest names were given.
-
-        What a kernel writes is often named right after it was issued, and forgotten with its block.
-        """
-        waiting, self._unnamed_ids = self._unnamed_ids, []
-        for finding_id in waiting:
-            self._read_anew(finding_id)
+        return FindingReader(hooks.finding, annotate=_annotations, on_finding=self._on_finding)
 
 
 def current() -> Session | None:
@@ -243,7 +213,7 @@ def name_region(
     patterns = [_brackets_literal(pattern) for pattern in _current.patterns()]
     if any(fnmatchcase(text, pattern) for text in (name, *aliases) for pattern in patterns):
         hooks.watch(begin, end, name)
-    _outermost(_current)._names_have_come()
+    _outermost(_current)._reader.names_have_come()
 
 
 def name_stream(device: int, handle: int, name: str) -> None:
@@ -265,6 +235,18 @@ def set_step(step: int) -> None:
     hooks.set_step(step)
 
 
+def note(kind: str, values: Mapping[str, object]) -> None:
+    """Put facts into the op trace that a replay needs to annotate as this process does.
+
+    Without an open session, or without a trace, nothing happens.
+    """
+    if _current is None:
+        return
+    from streamguard import hooks
+
+    hooks.note(json.dumps({"type": kind, **values}))
+
+
 def end_step() -> None:
     """Say that the current training step has ended; steps count from 0 in the outermost session."""
     if _current is not None:
@@ -277,11 +259,11 @@ def _outermost(session: Session) -> Session:
     return session
 
 
-def _annotated(raw: RawFinding) -> Finding:
+def _annotations(raw: RawFinding) -> Mapping[str, object]:
     annotations: dict[str, object] = {}
     for annotate in _annotators:
         annotations.update(annotate(raw))
-    return build_finding(raw, annotations=annotations)
+    return annotations
 
 
 def _brackets_literal(pattern: str) -> str:

@@ -3,12 +3,12 @@
 # UndefinedBehaviorSanitizer. Inputs that reached new code stay in build/fuzz/<target>_corpus and
 # are the start of the next run; one that fails is left in build/fuzz as crash-*.
 #
-# Usage: tools/fuzz_core.sh [runs] [target...]     targets: engine region (both)
+# Usage: tools/fuzz_core.sh [runs] [target...]     targets: engine region trace (all)
 set -eu
 cd "$(dirname "$0")/.."
 runs=${1:-1000000}
 [ $# -gt 0 ] && shift
-[ $# -gt 0 ] || set -- engine region
+[ $# -gt 0 ] || set -- engine region trace
 compiler=${CLANGXX:-clang++}
 
 if ! command -v "$compiler" >/dev/null; then
@@ -24,8 +24,11 @@ if ! echo 'extern "C" int LLVMFuzzerTestOneInput(const char*, long) { return 0; 
   exit 2
 fi
 objects=
-for source in csrc/core/*.cc; do
-  object=build/fuzz/$(basename "$source" .cc).o
+hooks_state="asynchronous_works detector_state finding_facts findings streams watch_log"
+state=$(for name in $hooks_state; do echo "csrc/hooks/$name.cc"; done)
+# shellcheck disable=SC2086 # a list of files
+for source in csrc/core/*.cc csrc/trace/*.cc csrc/replay/*.cc $state; do
+  object=build/fuzz/$(echo "$source" | tr / _).o
   # shellcheck disable=SC2086 # a list of flags
   "$compiler" $flags -fsanitize=fuzzer-no-link,address,undefined -c "$source" -o "$object"
   objects="$objects $object"

@@ -1,29 +1,31 @@
 """Feed damaged litmus files to the reader: an error with its position, never another exception.
 
-    tools/fuzz_litmus.py [--inputs 1000000] [--seed SEED] [--seconds LIMIT]
+    tools/fuzz_litmus.py [--inputs 1000000] [--replay FILE]
 
-Each input is a case of tests/data/litmus or a random program, damaged in a few places; it is read
-and, when it can be read, run. `--seed` with `--inputs 1` replays the input that a failure names.
+Inputs begin as cases of tests/data/litmus and random programs, are damaged in a few places, and
+those that reach new code are damaged further; one that can be read is run.
 """
 
-import argparse
 import json
 import random
-import signal
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
-from streamguard.litmus.case import read_cases  # noqa: E402
-from streamguard.litmus.errors import LitmusError  # noqa: E402
-from streamguard.litmus.verdict import run_variant  # noqa: E402
+import atheris  # noqa: E402
+from atheris_target import fuzz  # noqa: E402
+
+with atheris.instrument_imports(include=["streamguard.litmus"], enable_loader_override=False):
+    from streamguard.litmus.case import read_cases
+    from streamguard.litmus.errors import LitmusError
+    from streamguard.litmus.verdict import run_variant
+
 from tests.litmus.random_programs import random_program  # noqa: E402
 
-HANGS_AFTER_S = 10
+MOST_BYTES = 1 << 13
 JUNK = (
     *("'", '"', "[", "]", ":", "/", "+", "@", "=", "-", "{", "}", "#", "\\", "\t", "\n", "\0", "é"),
     *("0", "1", "-1", "999999999999999999", "18446744073709551616", "reuse=", "in=", "comm=", "s0"),
@@ -98,37 +100,28 @@ def check(text: str) -> bool:
     return True
 
 
-def give_up(signal_number: int, frame: object) -> None:
-    raise TimeoutError(f"no end after {HANGS_AFTER_S} s")
+def mutate(data: bytes, most_bytes: int, seed: int) -> bytes:
+    """Damage what there is, or now and then begin anew."""
+    chance = random.Random(seed)
+    if chance.random() < 0.5:
+        text = damaged_input(seed, CASES, PROGRAMS)
+    else:
+        text = damaged(data.decode("utf-8", "replace"), chance)
+    # A cut at the end may split a character; the reader takes text.
+    return text.encode()[:most_bytes].decode("utf-8", "ignore").encode()
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--inputs", type=int, default=1_000_000)
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 40))
-    parser.add_argument("--seconds", type=float, default=float("inf"))
-    options = parser.parse_args()
-    print(f"first seed: {options.seed}", flush=True)
-    cases = [path.read_text() for path in sorted((ROOT / "tests/data/litmus").glob("*.yaml"))]
-    programs = [random_program(seed) for seed in range(1000)]
-    signal.signal(signal.SIGALRM, give_up)
-    end = time.monotonic() + options.seconds
-    ran = done = 0
-    for index in range(options.inputs):
-        if time.monotonic() > end:
-            break
-        text = damaged_input(options.seed + index, cases, programs)
-        signal.alarm(HANGS_AFTER_S)
-        try:
-            ran += check(text)
-        except Exception as error:
-            print(f"{text}\nseed {options.seed + index}: {type(error).__name__}: {error}")
-            return 1
-        signal.alarm(0)
-        done += 1
-    print(f"{done} inputs, {ran} of them could be run; the others were errors with a line")
-    return 0
+def check_bytes(data: bytes) -> None:
+    check(data.decode("utf-8", "replace"))
 
+
+def seeds() -> list[bytes]:
+    lines = [json.dumps({"id": "x", "events": program}) for program in PROGRAMS[:50]]
+    return [text.encode() for text in (*CASES[::10], *lines)]
+
+
+CASES = [path.read_text() for path in sorted((ROOT / "tests/data/litmus").glob("*.yaml"))]
+PROGRAMS = [random_program(seed) for seed in range(1000)]
 
 if __name__ == "__main__":
-    sys.exit(main())
+    fuzz("litmus", check_bytes, mutate, seeds(), most_bytes=MOST_BYTES)

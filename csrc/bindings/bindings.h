@@ -10,6 +10,7 @@ namespace streamguard::bindings {
 void bind_findings(pybind11::module_& module);
 void bind_engine(pybind11::module_& module);
 void bind_regions(pybind11::module_& module);
+void bind_replay(pybind11::module_& module);
 
 }  // namespace streamguard::bindings
 

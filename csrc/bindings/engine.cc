@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <tuple>
@@ -12,6 +13,9 @@
 #include <vector>
 
 #include "bindings/bindings.h"
+#include "bindings/trace_columns.h"
+#include "trace/recorded_engine.h"
+#include "trace/recorder.h"
 
 namespace py = pybind11;
 
@@ -31,7 +35,9 @@ class CheckedEngine {
   CheckedEngine(History history, bool one_host_clock) : engine({history, one_host_clock}) {}
 
   std::uint32_t add_stream(std::int32_t device, StreamKind kind) {
-    const StreamId added = engine.add_stream(DeviceId{device}, kind);
+    // A handle of its own for every stream but the default ones.
+    const std::uint64_t handle = kind == StreamKind::kLegacy ? 0 : stream_count + 1;
+    const StreamId added = engine.add_stream(DeviceId{device}, kind, handle);
     stream_count = std::max(stream_count, added.value + 1);
     return added.value;
   }
@@ -56,9 +62,23 @@ class CheckedEngine {
     return result;
   }
 
-  Engine engine;
+  void start_trace() {
+    if (engine.current_op() != kNoOp || stream_count != 0 || thread_count != 0) {
+      throw std::invalid_argument("a trace begins before the first stream, thread and op");
+    }
+    recorder = std::make_unique<trace::Recorder>();
+    engine.record_to(recorder.get());
+  }
+  py::dict take_trace() {
+    if (recorder == nullptr) throw std::invalid_argument("no trace was started");
+    const trace::Recorder::Chunk chunk = recorder->take({});
+    return dict_of(trace::Columns(chunk), chunk.new_texts);
+  }
+
+  trace::RecordedEngine engine;
 
  private:
+  std::unique_ptr<trace::Recorder> recorder;
   std::uint32_t stream_count = 0;
   std::uint32_t thread_count = 0;
 };
@@ -280,7 +300,9 @@ void bind_engine(py::module_& module) {
       .def(py::init<History, bool>(), py::kw_only(), py::arg("history") = History::kBounded,
            py::arg("one_host_clock") = true)
       .def("add_stream", &CheckedEngine::add_stream, py::arg("device"), py::arg("kind"))
-      .def("add_host_thread", &CheckedEngine::add_host_thread);
+      .def("add_host_thread", &CheckedEngine::add_host_thread)
+      .def("start_trace", &CheckedEngine::start_trace)
+      .def("take_trace", &CheckedEngine::take_trace);
   bind_memory(engine);
   bind_accesses(engine);
   bind_order(engine);

@@ -5,4 +5,5 @@ PYBIND11_MODULE(_core, module) {
   streamguard::bindings::bind_findings(module);
   streamguard::bindings::bind_regions(module);
   streamguard::bindings::bind_engine(module);
+  streamguard::bindings::bind_replay(module);
 }

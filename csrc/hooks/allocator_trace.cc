@@ -14,13 +14,6 @@ using TraceEntry = c10::cuda::CUDACachingAllocator::TraceEntry;
 
 std::atomic<bool> is_attached{false};
 
-// Bytes of a new block carry no name, until somebody names them again.
-void end_names(DetectorState& state, core::ByteRange bytes) {
-  if (state.names.size() == 0) return;
-  const core::OpId now = state.engine.current_op();
-  if (!state.names.lookup(bytes, now).empty()) state.names.add(bytes, {}, now);
-}
-
 void note_allocation(DetectorState& state, core::HostThreadId thread, core::ByteRange bytes,
                      const TraceEntry& entry) {
   // No CUDA call is allowed here, so a stream's flags cannot be queried: a stream that has not run
@@ -33,7 +26,7 @@ void note_allocation(DetectorState& state, core::HostThreadId thread, core::Byte
   } else if (const auto known = state.streams.find(device, handle)) {
     owner = *known;
   }
-  end_names(state, bytes);
+  state.end_names(bytes);
   // The bytes stay the graph's own, also when the program lets go of them: each replay writes there
   // again. A later block of a capture takes their place in the engine.
   if (owner != core::kNoStream && state.engine.is_capturing(owner)) {
@@ -42,14 +35,8 @@ void note_allocation(DetectorState& state, core::HostThreadId thread, core::Byte
   state.engine.allocate(thread, bytes, core::MemoryKind::kDevice, owner);
 }
 
-void end_watches(DetectorState& state, core::ByteRange bytes) {
-  for (const core::ByteRange& ended : state.watch_log.end_within(bytes)) {
-    state.engine.unwatch(ended);
-  }
-}
-
 void note_free(DetectorState& state, core::HostThreadId thread, core::ByteRange bytes) {
-  end_watches(state, bytes);
+  state.end_watches(bytes);
   const core::AllocationId block = state.engine.allocation_at(bytes.begin);
   if (block == core::kNoAllocation || !state.engine.is_live(block)) return;
   state.engine.free(thread, block, {state.free_label, core::SiteId{0}});
@@ -85,7 +72,7 @@ void on_entry(const TraceEntry& entry) {
     case TraceEntry::SEGMENT_UNMAP:
       // The driver waits for the whole device before it takes memory back.
       state->engine.forget(bytes);
-      state->names.forget(bytes);
+      state->forget_names(bytes);
       break;
     case TraceEntry::SEGMENT_ALLOC:
     case TraceEntry::SEGMENT_MAP:

@@ -18,7 +18,15 @@ Sink& current_sink() {
   return sink;
 }
 
+// The same holds for this one.
+std::function<void()>& current_drain() {
+  static auto& drain = *std::make_unique<std::function<void()>>().release();
+  return drain;
+}
+
 }  // namespace
+
+void set_drain(std::function<void()> drain) { current_drain() = std::move(drain); }
 
 void set_sink(std::function<void(int)> sink) { current_sink() = std::move(sink); }
 
@@ -34,6 +42,10 @@ void announce_news() {
     // A copy: the sink may replace or remove itself.
     const Sink sink = current_sink();
     if (sink) sink(id);
+  }
+  if (detector.is_recorder_full()) {
+    const std::function<void()> drain = current_drain();
+    if (drain) drain();
   }
   thread.is_announcing = false;
 }

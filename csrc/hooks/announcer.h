@@ -10,6 +10,9 @@ namespace streamguard::hooks {
 /// and no lock of ours. Ops that the sink itself issues are observed, but announced later.
 void set_sink(std::function<void(int)> sink);
 
+/// Sets who empties the recorder when it is full; an empty function: nobody. Called as the sink is.
+void set_drain(std::function<void()> drain);
+
 /// Hands new findings to the sink, if there are any.
 ///
 /// REQUIRES: no lock of ours or of torch's is held.

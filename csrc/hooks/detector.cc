@@ -1,5 +1,7 @@
 #include "hooks/detector.h"
 
+#include <utility>
+
 namespace streamguard::hooks {
 
 Detector& Detector::get() {
@@ -8,25 +10,49 @@ Detector& Detector::get() {
 }
 
 void Detector::file_results() {
-  DetectorState& state = *state_;
-  if (state.engine.has_races()) {
-    const size_t before = state.findings.all().size();
-    for (const core::Race& race : state.engine.take_races()) state.findings.add(race, state.step);
-    if (state.findings.all().size() != before) has_news_.store(true, std::memory_order_release);
-  }
-  // Pairs that only NCCL's own order keeps apart are no findings, but must not pile up.
-  state.counters.ordered_by_nccl += state.engine.take_ordered_by_nccl().size();
-  if (!state.watch_log.is_empty()) {
-    for (const core::WatchedAccess& access : state.engine.take_watched()) {
-      state.watch_log.add(access, state.step);
-    }
-  }
+  const bool is_full = recorder_ != nullptr && recorder_->is_full();
+  if (state_->file_results() || is_full) has_news_.store(true, std::memory_order_release);
 }
 
 std::vector<int> Detector::take_unannounced() {
   const Access access(*this);
   has_news_.store(false, std::memory_order_release);
-  return access->findings.take_unannounced();
+  return access->take_unannounced();
+}
+
+void Detector::start_recording() {
+  auto recorder = std::make_unique<trace::Recorder>();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  recorder_ = std::move(recorder);
+  state_->engine.record_to(recorder_.get());
+}
+
+void Detector::stop_recording() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  state_->engine.record_to(nullptr);
+  recorder_.reset();
+}
+
+Detector::Recorded Detector::take_recorded() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Recorded result;
+  if (recorder_ == nullptr) return result;
+  result.chunk = recorder_->take(std::move(spare_chunk_));
+  for (; labels_taken_ < state_->labels.size(); ++labels_taken_) {
+    result.new_labels.push_back(
+        state_->labels.get(core::LabelId{static_cast<uint32_t>(labels_taken_)}));
+  }
+  return result;
+}
+
+void Detector::give_back(trace::Recorder::Chunk written) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  spare_chunk_ = std::move(written);
+}
+
+bool Detector::is_recorder_full() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return recorder_ != nullptr && recorder_->is_full();
 }
 
 }  // namespace streamguard::hooks

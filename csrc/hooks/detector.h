@@ -4,48 +4,13 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <string>
-#include <unordered_set>
+#include <vector>
 
-#include "core/engine.h"
-#include "core/name_table.h"
-#include "hooks/asynchronous_works.h"
-#include "hooks/findings.h"
-#include "hooks/labels.h"
+#include "hooks/detector_state.h"
 #include "hooks/sites.h"
-#include "hooks/streams.h"
-#include "hooks/watch_log.h"
+#include "trace/recorder.h"
 
 namespace streamguard::hooks {
-
-/// What the hooks saw since the process started.
-struct Counters {
-  uint64_t ops = 0;
-  uint64_t accesses = 0;
-  uint64_t collectives = 0;
-  uint64_t waits = 0;
-  uint64_t records = 0;
-  uint64_t syncs = 0;
-  uint64_t truncated_tensors = 0;
-  uint64_t replays = 0;          // of CUDA graphs
-  uint64_t unknown_replays = 0;  // of graphs captured while nobody watched, or inside another one
-  uint64_t ordered_by_nccl = 0;
-};
-
-/// Everything the detector's mutex guards.
-struct DetectorState {
-  core::Engine engine;
-  StreamTable streams{engine};
-  LabelTable labels;
-  core::NameTable names;
-  FindingStore findings;
-  WatchLog watch_log;
-  AsynchronousWorks works;
-  std::unordered_set<uint64_t> graph_blocks;  // addresses of blocks that captures allocated
-  Counters counters;
-  int64_t step = -1;
-  core::LabelId free_label = labels.intern_op("free");
-};
 
 /// The one engine of this process, shared by all hooks.
 ///
@@ -74,11 +39,25 @@ class Detector {
     std::lock_guard<std::mutex> lock_;
   };
 
-  /// Findings were filed that `take_unannounced` has not handed out.
+  /// Findings were filed that `take_unannounced` has not handed out, or the recorder is full.
   bool has_news() const { return has_news_.load(std::memory_order_acquire); }
   std::vector<int> take_unannounced();
 
   StackTable& stacks() { return stacks_; }
+
+  /// From now on every call is recorded, until `stop_recording`.
+  void start_recording();
+  void stop_recording();
+  /// What was recorded since the last call, and the labels that are new in it.
+  struct Recorded {
+    trace::Recorder::Chunk chunk;
+    std::vector<Label> new_labels;
+  };
+  Recorded take_recorded();
+  /// Memory of a chunk that was written, to be used again.
+  void give_back(trace::Recorder::Chunk written);
+  /// A recorder that is full must be emptied by the thread that fills it, where it holds no lock.
+  bool is_recorder_full();
 
  private:
   Detector() : state_(std::make_unique<DetectorState>()) {}
@@ -89,6 +68,9 @@ class Detector {
   std::mutex mutex_;
   std::unique_ptr<DetectorState> state_;
   StackTable stacks_;  // has its own mutex
+  std::unique_ptr<trace::Recorder> recorder_;
+  trace::Recorder::Chunk spare_chunk_;
+  size_t labels_taken_ = 0;
 };
 
 }  // namespace streamguard::hooks

@@ -35,6 +35,7 @@ class LabelTable {
     return position->second;
   }
   const Label& get(core::LabelId id) const { return labels_[id.value]; }
+  size_t size() const { return labels_.size(); }
 
  private:
   std::map<std::tuple<std::string, bool, bool, std::string>, core::LabelId> ids_;

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "bindings/trace_columns.h"
 #include "hooks/allocator_trace.h"
 #include "hooks/announcer.h"
 #include "hooks/current_stream.h"
@@ -52,8 +53,7 @@ void stop() {
 }
 
 void name_region(uint64_t begin, uint64_t end, const std::string& name, uint64_t since_op) {
-  const Detector::Access state(Detector::get());
-  state->names.add({begin, end}, name, core::OpId{since_op});
+  Detector::Access(Detector::get())->name_bytes({begin, end}, name, core::OpId{since_op});
 }
 
 void name_stream(int device, uint64_t handle, const std::string& name) {
@@ -61,9 +61,7 @@ void name_stream(int device, uint64_t handle, const std::string& name) {
 }
 
 void watch(uint64_t begin, uint64_t end, const std::string& name) {
-  const Detector::Access state(Detector::get());
-  state->watch_log.watch({begin, end}, name);
-  state->engine.watch({begin, end});
+  Detector::Access(Detector::get())->watch({begin, end}, name);
 }
 
 // HB-04: a query that says done orders the host as a wait does.
@@ -89,9 +87,52 @@ void leave_declared() { --this_thread().declared_depth; }
 
 void forget_last_record() { this_thread().last_record = 0; }
 
+py::dict take_recorded() {
+  Detector::Recorded recorded;
+  py::dict result;
+  {
+    const py::gil_scoped_release unlocked;  // lock order: the GIL is taken after no lock of ours
+    recorded = Detector::get().take_recorded();
+  }
+  result = bindings::dict_of(trace::Columns(recorded.chunk), recorded.chunk.new_texts);
+  py::list labels;
+  for (const Label& label : recorded.new_labels) {
+    labels.append(py::make_tuple(label.op, label.is_collective, label.is_async, label.group));
+  }
+  result["new_labels"] = std::move(labels);
+  Detector::get().give_back(std::move(recorded.chunk));
+  return result;
+}
+
+py::list stacks_after(StackId last) {
+  StackTable& stacks = Detector::get().stacks();
+  py::list result;
+  for (StackId stack = last + 1; stack <= stacks.size(); ++stack) {
+    py::list frames;
+    for (const SourceLine& line : stacks.resolve(stack)) {
+      frames.append(py::make_tuple(line.file, line.line, line.function));
+    }
+    result.append(std::move(frames));
+  }
+  return result;
+}
+
+void set_recorder_drain(py::object drain) {
+  if (drain.is_none()) return set_drain({});
+  set_drain([drain = std::move(drain)] {
+    try {
+      drain();
+    } catch (py::error_already_set& error) {
+      error.discard_as_unraisable("streamguard's trace");
+    }
+  });
+}
+
+void note(const std::string& text) { Detector::Access(Detector::get())->note(text); }
+
 uint64_t current_op() { return Detector::Access(Detector::get())->engine.current_op().value; }
 
-void set_step(int64_t step) { Detector::Access(Detector::get())->step = step; }
+void set_step(int64_t step) { Detector::Access(Detector::get())->set_step(step); }
 
 }  // namespace
 }  // namespace streamguard::hooks
@@ -127,5 +168,11 @@ PYBIND11_MODULE(_hooks, module) {
   module.def("enter_declared", &enter_declared);
   module.def("leave_declared", &leave_declared);
   module.def("forget_last_record", &forget_last_record);
+  module.def("start_recording", [] { Detector::get().start_recording(); });
+  module.def("stop_recording", [] { Detector::get().stop_recording(); });
+  module.def("take_recorded", &take_recorded);
+  module.def("set_recorder_drain", &set_recorder_drain, py::arg("drain"));
+  module.def("stacks_after", &stacks_after, py::arg("last"));
+  module.def("note", &note, py::arg("text"));
   module.def("set_step", &set_step, py::arg("step"));
 }

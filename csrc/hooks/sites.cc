@@ -73,6 +73,11 @@ StackId StackTable::intern(const Frame* frames, int count, uint64_t hash) {
   return next;
 }
 
+size_t StackTable::size() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return stacks_.size();
+}
+
 std::vector<SourceLine> StackTable::resolve(StackId stack) const {
   std::vector<SourceLine> lines;
   if (stack == 0) return lines;

@@ -38,6 +38,9 @@ class StackTable {
   /// The calling thread's Python stack. REQUIRES: no lock of ours is held.
   StackId capture();
 
+  /// Stacks so far; their ids are 1 to `size()`.
+  size_t size() const;
+
   /// Innermost frame first. REQUIRES: the GIL is held.
   std::vector<SourceLine> resolve(StackId stack) const;
 

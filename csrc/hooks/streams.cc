@@ -12,7 +12,7 @@ std::optional<core::StreamId> StreamTable::find(int device, uint64_t handle) con
 
 core::StreamId StreamTable::find_or_add(int device, uint64_t handle, core::StreamKind kind) {
   if (const auto known = find(device, handle)) return *known;
-  const core::StreamId id = engine_.add_stream(core::DeviceId{device}, kind);
+  const core::StreamId id = engine_.add_stream(core::DeviceId{device}, kind, handle);
   assert(id.value == streams_.size());
   streams_.push_back({device, handle, kind, {}, 0});
   ids_.emplace(Key{device, handle}, id);
@@ -23,6 +23,7 @@ core::StreamId StreamTable::find_or_add(int device, uint64_t handle, core::Strea
 }
 
 void StreamTable::set_role(int device, uint64_t handle, const std::string& role) {
+  record_name(device, handle, role);
   if (const auto known = find(device, handle)) {
     get(*known).role = role;
   } else {
@@ -31,7 +32,20 @@ void StreamTable::set_role(int device, uint64_t handle, const std::string& role)
 }
 
 void StreamTable::set_role_if_unnamed(core::StreamId stream, const std::string& role) {
-  if (get(stream).role.empty()) get(stream).role = role;
+  Stream& named = get(stream);
+  if (!named.role.empty()) return;
+  named.role = role;
+  record_name(named.device, named.handle, role);
+}
+
+void StreamTable::record_name(int device, uint64_t handle, const std::string& role) {
+  trace::Recorder* recorder = engine_.recorder();
+  if (recorder == nullptr) return;
+  trace::Row row;
+  row.verb = trace::Verb::kNameStream;
+  row.device = device;
+  row.id = handle;
+  recorder->add_text(row, role);
 }
 
 std::string StreamTable::name(core::StreamId stream) const {

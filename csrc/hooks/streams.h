@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/engine.h"
+#include "trace/recorded_engine.h"
 
 namespace streamguard::hooks {
 
@@ -25,7 +25,7 @@ struct Stream {
 /// Thread safety: none; the detector's mutex serialises all calls.
 class StreamTable {
  public:
-  explicit StreamTable(core::Engine& engine) : engine_(engine) {}
+  explicit StreamTable(trace::RecordedEngine& engine) : engine_(engine) {}
 
   std::optional<core::StreamId> find(int device, uint64_t handle) const;
   core::StreamId find_or_add(int device, uint64_t handle, core::StreamKind kind);
@@ -41,9 +41,11 @@ class StreamTable {
   const std::vector<Stream>& all() const { return streams_; }
 
  private:
+  void record_name(int device, uint64_t handle, const std::string& role);
+
   using Key = std::pair<int, uint64_t>;
 
-  core::Engine& engine_;
+  trace::RecordedEngine& engine_;
   std::map<Key, core::StreamId> ids_;
   std::map<Key, std::string> roles_of_unseen_;
   std::vector<Stream> streams_;  // index: StreamId, which the engine hands out densely

@@ -23,9 +23,11 @@ std::vector<core::ByteRange> WatchLog::end_within(core::ByteRange bytes) {
 
 void WatchLog::add(core::WatchedAccess watched, int64_t step) {
   const core::AccessRecord& access = watched.access;
-  std::erase_if(watched.after, [&](const core::WatchedAccess::After& after) {
+  const auto is_foreign = [&](const core::WatchedAccess::After& after) {
     return after.earlier.allocation != access.allocation;
-  });
+  };
+  watched.after.erase(std::remove_if(watched.after.begin(), watched.after.end(), is_foreign),
+                      watched.after.end());
   std::vector<Order> orders;
   for (const core::WatchedAccess::After& after : watched.after) {
     orders.push_back({after.earlier.label, after.earlier.kind, after.earlier.stream,

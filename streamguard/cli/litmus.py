@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 _STDIN = "standard input"
 
 
+_MOST_BYTES = 1 << 26
+
+
 def add_parser(subparsers: Subparsers) -> None:
     """Add `litmus` to the command line."""
     parser = subparsers.add_parser(
@@ -65,16 +68,28 @@ def _outcomes(arguments: argparse.Namespace) -> list[Outcome]:
     for name in arguments.files:
         variants += read_cases(_text_of(name), name)
     if arguments.stdin:
-        variants += read_cases(_decoded(sys.stdin.buffer.read(), _STDIN), _STDIN)
+        data = _bounded(sys.stdin.buffer.read(_MOST_BYTES + 1), _STDIN)
+        variants += read_cases(_decoded(data, _STDIN), _STDIN)
     return [run_variant(variant) for variant in variants]
 
 
 def _text_of(name: str) -> str:
+    path = Path(name)
     try:
-        data = Path(name).read_bytes()
+        if not (path.is_file() or path.is_dir()) and path.exists():
+            # A pipe may never end, and a device gives no case.
+            raise LitmusError(name, 1, "no regular file; --stdin reads a pipe")
+        with path.open("rb") as file:
+            data = file.read(_MOST_BYTES + 1)
     except OSError as error:
         raise LitmusError(name, 1, f"cannot be read: {error.strerror}") from error
-    return _decoded(data, name)
+    return _decoded(_bounded(data, name), name)
+
+
+def _bounded(data: bytes, source: str) -> bytes:
+    if len(data) > _MOST_BYTES:
+        raise LitmusError(source, 1, f"more than {_MOST_BYTES >> 20} MiB: no litmus file")
+    return data
 
 
 def _decoded(data: bytes, source: str) -> str:

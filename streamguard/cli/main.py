@@ -15,7 +15,8 @@ from streamguard.exit_status import USAGE
 
 # In the order of `--help`. Each module has `add_parser(subparsers)`, which sets `run` as default.
 _SUBCOMMANDS = (
-    *("run", "show", "merge", "explain", "litmus", "verify-reducer", "vgpu", "audit", "desync"),
+    *("run", "show", "merge", "replay", "explain", "litmus", "verify-reducer", "vgpu"),
+    *("audit", "desync"),
 )
 
 

@@ -75,6 +75,7 @@ def add_parser(subparsers: Subparsers) -> None:
         "pct:1-3",
     )
     add("--output", metavar="DIR", help="directory of the result files (./streamguard-<run>)")
+    add("--trace", metavar="DIR", help="write every op there, for `streamguard replay`")
     add("--ranks", metavar="R,R", help="watch only these ranks")
     add(
         "--accesses",
@@ -122,7 +123,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("--explore needs the virtual GPU: --vgpu N")
     if arguments.schedules is not None and not arguments.explore:
         raise UsageError("--schedules lists what --explore runs; one order: --schedule TOKEN")
-    _check_output(Path(environ["STREAMGUARD_OUTPUT"]))
+    _check_directory("--output", Path(environ["STREAMGUARD_OUTPUT"]))
+    if settings.trace is not None:
+        _check_directory("--trace", settings.trace)
     if arguments.explore:
         return explore(arguments, command, environ)
     if not arguments.no_preload:
@@ -171,6 +174,9 @@ def _environment(arguments: argparse.Namespace, inherited: Mapping[str, str]) ->
         environ["STREAMGUARD_ACCESSES"] = ",".join(arguments.accesses)
     output = arguments.output or environ.get("STREAMGUARD_OUTPUT") or f"streamguard-{run_id}"
     environ["STREAMGUARD_OUTPUT"] = str(Path(output).absolute())
+    trace = arguments.trace or environ.get("STREAMGUARD_TRACE")
+    if trace:
+        environ["STREAMGUARD_TRACE"] = str(Path(trace).absolute())
     return environ
 
 
@@ -185,11 +191,11 @@ def _check_virtual_gpu(text: str, settings: config.Config) -> None:
         ) from error
 
 
-def _check_output(directory: Path) -> None:
+def _check_directory(option: str, directory: Path) -> None:
     problem = problem_of(directory)
     if problem is not None:
         raise UsageError(
-            f"--output {directory}: {problem}; name a directory that the ranks can write to"
+            f"{option} {directory}: {problem}; name a directory that the ranks can write to"
         )
 
 

@@ -6,6 +6,7 @@ The wrapped names are stable from 0.9.5 to 0.19.8; a release that lacks one is l
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from types import ModuleType
 
 from streamguard import session
@@ -83,6 +84,7 @@ def _learning_configuration(original: Method) -> Method:
         parameter_names.remember(self.module)  # type: ignore[attr-defined]  # DeepSpeedEngine's
         found = configuration.of_engine(self)
         known_races.set_configuration(found)
+        session.note("deepspeed", asdict(found))
         if not is_repaired(self.optimizer):  # type: ignore[attr-defined]  # DeepSpeedEngine's
             known_races.warn_at_start(found)
         session.set_step(self.global_steps)  # type: ignore[attr-defined]  # DeepSpeedEngine's

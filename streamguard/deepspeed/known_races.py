@@ -16,7 +16,7 @@ import yaml
 from streamguard.deepspeed.configuration import Configuration, parse_release
 
 if TYPE_CHECKING:
-    from streamguard.session import RawFinding
+    from streamguard.finding_reader import RawFinding
 
 _SETTINGS = ("overlap_comm", "contiguous_gradients", "reduce_scatter")
 _configuration: Configuration | None = None
@@ -120,9 +120,12 @@ def match(finding: RawFinding, configuration: Configuration) -> KnownRace | None
 
 def annotate(finding: RawFinding) -> Mapping[str, object]:
     """Return `{"known": …}` for a raw finding that is known upstream, else nothing."""
-    if _configuration is None:
-        return {}
-    race = match(finding, _configuration)
+    return {} if _configuration is None else annotations_for(finding, _configuration)
+
+
+def annotations_for(finding: RawFinding, configuration: Configuration) -> Mapping[str, object]:
+    """As `annotate`, for a configuration that need not be this process's."""
+    race = match(finding, configuration)
     if race is None:
         return {}
     return {
@@ -133,7 +136,7 @@ def annotate(finding: RawFinding) -> Mapping[str, object]:
             "affected": race.affected_text(),
             "first_good": race.first_good,
             "avoid": race.avoid,
-            "running": _configuration.release_text,
+            "running": configuration.release_text,
         }
     }
 

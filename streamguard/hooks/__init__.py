@@ -7,7 +7,7 @@ does not import torch.
 from __future__ import annotations
 
 from streamguard.hooks.install import Sink, install
-from streamguard.hooks.naming import current_op, name_region, name_stream, set_step, watch
+from streamguard.hooks.naming import current_op, name_region, name_stream, note, set_step, watch
 from streamguard.hooks.results import coverage, finding, findings, flush, watched
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "install",
     "name_region",
     "name_stream",
+    "note",
     "set_step",
     "watch",
     "watched",

@@ -51,3 +51,10 @@ def set_step(step: int) -> None:
     from streamguard import _hooks
 
     _hooks.set_step(step)
+
+
+def note(text: str) -> None:
+    """Put a text into the op trace, where there is one; nothing else happens."""
+    from streamguard import _hooks
+
+    _hooks.note(text)

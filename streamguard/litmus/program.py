@@ -29,12 +29,17 @@ class Program:
     Args:
         statements: The program, in issue order.
         history: Bounded is for tests of the bounded history; verdicts use the full one.
+        engine: One without streams, threads and ops; by default a new one.
     """
 
     def __init__(
-        self, statements: Sequence[Statement], *, history: _core.History = _core.History.FULL
+        self,
+        statements: Sequence[Statement],
+        *,
+        history: _core.History = _core.History.FULL,
+        engine: _core.Engine | None = None,
     ) -> None:
-        self.engine = _core.Engine(history=history, one_host_clock=False)
+        self.engine = engine or _core.Engine(history=history, one_host_clock=False)
         self.memory = Memory()
         self.streams = Streams(self.engine)
         self.labels = Interned()

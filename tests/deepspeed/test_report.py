@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.deepspeed.training import Training, names, train
+from tests.deepspeed.training import Training, names, report_of, train
 
 
 @pytest.fixture(scope="module")
 def racy(tmp_path_factory: pytest.TempPathFactory) -> Training:
-    output = tmp_path_factory.mktemp("racy") / "out"
-    return train("0.17.2", output=output, accesses="ipg_buffer[*]")
+    folder = tmp_path_factory.mktemp("racy")
+    done = train("0.17.2", output=folder / "out", accesses="ipg_buffer[*]", trace=folder / "trace")
+    return replace(done, folder=folder)
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +31,17 @@ def test_a_release_with_a_known_race_is_warned_of_once_at_start(racy: Training) 
     assert "DeepSpeed 0.17.2" in warnings[0]
     assert "PR 6993" in warnings[0]
     assert "train_zero2.py" in warnings[0]
+
+
+def test_a_replayed_trace_gives_the_same_report(racy: Training) -> None:
+    """Names of buckets and gradients, listed accesses and the known race: the text and the JSON."""
+    assert racy.folder is not None
+    out, trace = str(racy.folder / "out"), str(racy.folder / "trace")
+    shown, replayed = report_of("show", out), report_of("replay", trace)
+
+    assert "known upstream" in shown or "PR 6993" in shown
+    assert replayed == shown
+    assert report_of("replay", "--json", trace) == report_of("show", "--json", out)
 
 
 def test_a_release_without_it_is_not_warned_of(clean: Training) -> None:

@@ -25,6 +25,7 @@ class Training:
     losses: list[float]
     text: str
     records: list[dict[str, object]] = field(repr=False, default_factory=list)
+    folder: Path | None = None
 
     def of_type(self, name: str) -> list[dict[str, object]]:
         return [record for record in self.records if record["type"] == name]
@@ -59,6 +60,7 @@ def train(
     expected_status: int | None = None,
     reducer: str | None = None,
     without_edge: str | None = None,
+    trace: Path | None = None,
 ) -> Training:
     """Run the example and return its losses (rank 0), findings and report.
 
@@ -67,6 +69,8 @@ def train(
     options = ["--vgpu", str(ranks), "--schedule", schedule, "--output", str(output)]
     if accesses:
         options += ["--accesses", accesses]
+    if trace:
+        options += ["--trace", str(trace)]
     if reducer:
         options += ["--reducer", reducer]
     launcher = [str(BIN / "torchrun"), "--standalone", "--nproc_per_node", str(ranks)]
@@ -86,6 +90,13 @@ def train(
         text=text,
         records=merged_records(output),
     )
+
+
+def report_of(*command: str) -> str:
+    """What `streamguard show` or `replay` prints."""
+    return subprocess.run(
+        [str(BIN / "streamguard"), *command], capture_output=True, text=True
+    ).stdout  # fmt: skip
 
 
 def merged_records(output: Path) -> list[dict[str, object]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -190,3 +191,21 @@ def test_standard_input_is_read_without_loading_torch() -> None:
 
     assert (done.returncode, done.stderr) == (66, "")
     assert json.loads(done.stdout)["races"] == [_RACE]
+
+
+def test_what_never_ends_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A device and a pipe are no files, and a file of more than 64 MiB is no case."""
+    pipe, large = tmp_path / "pipe", tmp_path / "large.yaml"
+    os.mkfifo(pipe)
+    with large.open("wb") as file:
+        file.truncate((1 << 26) + 1)
+
+    for name, reason in (
+        ("/dev/urandom", "no regular file"),
+        (str(pipe), "no regular file"),
+        (str(large), "more than 64 MiB"),
+    ):
+        assert main(["litmus", name]) == 2
+        printed = capsys.readouterr()
+        assert printed.out == ""
+        assert printed.err.startswith(f"streamguard litmus: {name}:1: {reason}")

@@ -34,10 +34,16 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "streamguard.declared",
         "streamguard.litmus",
         "streamguard.vgpu",
+        "streamguard.finding_reader",
     ),
-    ("streamguard.session", "streamguard.node_report", "streamguard.collectives"),
+    (
+        "streamguard.session",
+        "streamguard.node_report",
+        "streamguard.collectives",
+        "streamguard.trace",
+    ),
     ("streamguard.deepspeed",),
-    ("streamguard.adapters", "streamguard.program"),
+    ("streamguard.adapters", "streamguard.program", "streamguard.trace.replay"),
     ("streamguard.api", "streamguard.autostart"),
     ("streamguard.verify",),
     ("streamguard.deepspeed.verified_subjects", "streamguard.deepspeed.verified_training"),
@@ -48,10 +54,12 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 ONLY_IN = {
     "rich": ("streamguard.report.terminal",),
     "deepspeed": ("streamguard.deepspeed",),
+    "pyarrow": ("streamguard.trace",),
 }
 WITHOUT_TORCH = (
     "streamguard.report",
     "streamguard.litmus",
+    "streamguard.trace",
     "streamguard.errors",
     "streamguard.config",
     "streamguard.cli",

@@ -1,0 +1,83 @@
+#include "hooks/detector_state.h"
+
+namespace streamguard::hooks {
+namespace {
+
+using trace::Row;
+using trace::Verb;
+
+Row row_of(Verb verb, core::ByteRange bytes, uint64_t id = 0) {
+  Row row;
+  row.verb = verb;
+  row.begin = bytes.begin;
+  row.end = bytes.end;
+  row.id = id;
+  return row;
+}
+
+}  // namespace
+
+void DetectorState::name_bytes(core::ByteRange bytes, const std::string& name, core::OpId since) {
+  names.add(bytes, name, since);
+  if (trace::Recorder* recorder = engine.recorder()) {
+    recorder->add_text(row_of(Verb::kNameBytes, bytes, since.value), name);
+  }
+}
+
+void DetectorState::end_names(core::ByteRange bytes) {
+  if (names.size() == 0) return;
+  const core::OpId now = engine.current_op();
+  if (names.lookup(bytes, now).empty()) return;
+  names.add(bytes, {}, now);
+  if (trace::Recorder* recorder = engine.recorder()) {
+    recorder->add(row_of(Verb::kEndNames, bytes));
+  }
+}
+
+void DetectorState::forget_names(core::ByteRange bytes) {
+  names.forget(bytes);
+  if (trace::Recorder* recorder = engine.recorder()) {
+    recorder->add(row_of(Verb::kForgetNames, bytes));
+  }
+}
+
+void DetectorState::watch(core::ByteRange bytes, const std::string& name) {
+  watch_log.watch(bytes, name);
+  engine.watch(bytes);
+  if (trace::Recorder* recorder = engine.recorder()) {
+    recorder->add_text(row_of(Verb::kWatch, bytes), name);
+  }
+}
+
+void DetectorState::end_watches(core::ByteRange bytes) {
+  const std::vector<core::ByteRange> all_ended = watch_log.end_within(bytes);
+  if (all_ended.empty()) return;
+  for (const core::ByteRange& ended : all_ended) engine.unwatch(ended);
+  if (trace::Recorder* recorder = engine.recorder()) {
+    recorder->add(row_of(Verb::kEndWatches, bytes));
+  }
+}
+
+void DetectorState::set_step(int64_t new_step) {
+  step = new_step;
+  if (trace::Recorder* recorder = engine.recorder()) {
+    recorder->add(row_of(Verb::kStep, {}, static_cast<uint64_t>(new_step)));
+  }
+}
+
+void DetectorState::note(const std::string& text) {
+  if (trace::Recorder* recorder = engine.recorder()) {
+    recorder->add_text(row_of(Verb::kNote, {}), text);
+  }
+}
+
+std::vector<int> DetectorState::take_unannounced() {
+  if (trace::Recorder* recorder = engine.recorder()) recorder->add(row_of(Verb::kAnnounce, {}));
+  return findings.take_unannounced();
+}
+
+void DetectorState::file_watched() {
+  for (const core::WatchedAccess& access : engine.take_watched()) watch_log.add(access, step);
+}
+
+}  // namespace streamguard::hooks
