@@ -65,6 +65,12 @@ def listen(listener: Listener) -> Undo:
     undo.append(after_import("torch.distributed.fsdp._fully_shard._fully_shard", lambda _: (
         undo.append(_fully_shard(listener)))))  # fmt: skip
     undo.append(after_import("deepspeed.runtime.engine", deepspeed))
+
+    def own(module: ModuleType) -> None:
+        undo.append(_after(module.ZeroOptimizer, "__init__", lambda optimizer, _: (
+            listener.on_scheme(_of_own_optimizer(optimizer)))))  # fmt: skip
+
+    undo.append(after_import("streamguard.zero.optimizer", own))
     undo.append(_plain_optimizers(listener))
 
     def undo_all() -> None:
@@ -170,6 +176,20 @@ def _of_engine(engine: object) -> dict[str, object]:
         "parameters": _count(engine.module.parameters()),  # type: ignore[attr-defined]
         "accumulation": int(engine.gradient_accumulation_steps()),  # type: ignore[attr-defined]
         "settings": {k: v for k, v in settings.items() if isinstance(v, (bool, int, float, str))},
+    }
+
+
+def _of_own_optimizer(optimizer: Any) -> dict[str, object]:
+    import torch.distributed as distributed
+
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    reducer = optimizer.reducer
+    sizes = {distributed.get_world_size(key.process_group) for key in reducer.spaces}
+    return {
+        "name": f"ZeRO-{int(reducer.stage)}",
+        "library": "streamguard.zero",
+        "ranks": max(sizes),
+        "parameters": _count(parameters),
     }
 
 

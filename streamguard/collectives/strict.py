@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import datetime
 import threading
+from collections import deque
 from collections.abc import Callable
 
 from streamguard.collectives.exchange import Store
 
 _COUNT_BITS = 16
+_KEPT_CALLS = 64  # more than threads that use one group at once
 _FINGERPRINT_MASK = (1 << 30) - 1  # times 2**16 ranks and 2**16 counts it fits into 62 bits
 _BALANCE_MASK = (1 << 44) - 1
 
@@ -30,6 +32,7 @@ class StrictCheck:
         self._wait_s = wait_s
         self._local = threading.local()
         self.garbage: list[str] = []
+        self._done: dict[str, deque[tuple[str, ...]]] = {}
 
     def check(
         self,
@@ -60,7 +63,7 @@ class StrictCheck:
             if is_equal and balance:
                 is_equal = store.add(key + "/b", 0) & _BALANCE_MASK == 0
             store.set(key + "/g", b"1" if is_equal else b"0")
-            self.garbage += (key, key + "/g", *([key + "/b"] if balance else ()))
+            self._discard_later(key, (key, key + "/g", *([key + "/b"] if balance else ())))
         else:
             try:
                 is_equal = store.get(key + "/g") == b"1"
@@ -74,6 +77,17 @@ class StrictCheck:
             return True, [raw.decode() for raw in store.multi_get(everybody)]
         except RuntimeError:
             return True, [describe()]
+
+    def _discard_later(self, key: str, keys: tuple[str, ...]) -> None:
+        """Keep the keys of the newest calls of a group: slower members still read them.
+
+        A key that is deleted between a reader's wait and its get reads as empty. A member that
+        has come to a later call of the group has read all earlier ones.
+        """
+        waiting = self._done.setdefault(key.rsplit("/", 1)[0], deque())
+        waiting.append(keys)
+        while len(waiting) > _KEPT_CALLS:
+            self.garbage += waiting.popleft()
 
     def _store(self) -> Store:
         store: Store | None = getattr(self._local, "store", None)

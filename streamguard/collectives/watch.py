@@ -24,7 +24,7 @@ from streamguard.collectives.views import View
 if TYPE_CHECKING:
     from streamguard.collectives.recording import Recording
 
-TICK_S = 0.2
+TICK_S = 0.35
 _RANKS_PER_SECOND = 5000  # what one Store takes of our small requests
 _ANSWER_S = 2.0
 _FRAMES = 12

@@ -85,6 +85,25 @@ def test_zero_3_reduce_scatters_the_minimum(release: str | None, tmp_path: Path)
     _agrees_with_comms_logger(outcome, tmp_path)
 
 
+def test_our_own_reducer_sends_the_minimum(tmp_path: Path) -> None:
+    """streamguard.zero reduce-scatters: gradients and parameters at 1.00 times what is needed."""
+    outcome = launch(
+        "neox_19m.py", "--stage", "2", "--own-reducer", ranks=N, output=tmp_path,
+        STREAMGUARD_AUDIT="1",
+    )  # fmt: skip
+    assert outcome.statuses == [0] * N, outcome.text[-3000:]
+    audit = audit_rank(read_logs(tmp_path)[0])
+    gradients, parameters = audit.comparisons
+
+    assert (gradients.phase, gradients.op) == ("gradients", "reduce_scatter_tensor")
+    assert (parameters.phase, parameters.op) == ("parameters", "all_gather_into_tensor")
+    assert gradients.minimum_bytes == (N - 1) * P * HALF // N
+    # Its parts are padded to equal lengths: a few elements more.
+    assert 1.0 <= gradients.ratio < 1.001
+    assert 1.0 <= parameters.ratio < 1.001
+    assert [f.code for f in audit.findings if f.code == "SG301"] == []
+
+
 def _agrees_with_comms_logger(outcome: Outcome, output: Path) -> None:
     """DeepSpeed's own logger counted the same calls of the same sizes from the first step on."""
     printed = [t for t in outcome.texts[0].splitlines() if t.startswith("comms_logger: ")]

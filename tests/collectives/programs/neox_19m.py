@@ -56,6 +56,24 @@ class Model(torch.nn.Module):
         return self.output(self.norm(x)).float().pow(2).mean()
 
 
+def batch(step: int) -> torch.Tensor:
+    """Tokens on the device."""
+    return torch.arange(SEQUENCE).add(step).remainder(VOCABULARY).unsqueeze(0).cuda()
+
+
+def train_with_own_reducer(model: torch.nn.Module, steps: int) -> None:
+    """The same with streamguard.zero instead of DeepSpeed."""
+    from streamguard.zero import ZeroOptimizer
+
+    torch.distributed.init_process_group("nccl")
+    model = model.cuda().half()
+    optimizer = ZeroOptimizer(model, torch.optim.Adam, max_norm=1.0, loss_scale=256.0, lr=1e-4)
+    for step in range(steps):
+        optimizer.backward(model(batch(step)))
+        optimizer.step()
+    torch.distributed.destroy_process_group()
+
+
 def main() -> None:
     """Train for a few steps."""
     parser = argparse.ArgumentParser()
@@ -74,6 +92,8 @@ def main() -> None:
     optimizer = torch.optim.Adam(
         [{"params": decay, "weight_decay": 0.1}, {"params": no_decay, "weight_decay": 0.0}], lr=1e-4
     )
+    if arguments.own_reducer:
+        return train_with_own_reducer(model, arguments.steps)
     config = {
         "train_micro_batch_size_per_gpu": 1,
         "gradient_clipping": 1.0,
@@ -100,8 +120,7 @@ def main() -> None:
         config["comms_logger"] = {"enabled": True, "verbose": False, "prof_all": True}
     engine, _, _, _ = deepspeed.initialize(model=model, optimizer=optimizer, config=config)
     for step in range(arguments.steps):
-        tokens = torch.arange(SEQUENCE).add(step).remainder(VOCABULARY).unsqueeze(0)
-        loss = engine(tokens.to(engine.device))
+        loss = engine(batch(step))
         engine.backward(loss)
         engine.step()
     if arguments.comms_logger and torch.distributed.get_rank() == 0:
