@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import weakref
 from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any
@@ -36,6 +38,7 @@ class Listener:
 def listen(listener: Listener) -> Undo:
     """Wrap what is there and what will be imported. Returns undo."""
     undo: list[Undo] = []
+    engines: list[object] = []
 
     def ddp(module: ModuleType) -> None:
         undo.append(_after(module.DistributedDataParallel, "__init__", lambda model, _: (
@@ -49,6 +52,7 @@ def listen(listener: Listener) -> Undo:
         engine = module.DeepSpeedEngine
 
         def made(engine: object, _: object) -> None:
+            engines.append(type(engine).__name__)
             for key, role in _roles(engine):
                 listener.on_role(key, role)
             listener.on_scheme(_of_engine(engine))
@@ -67,11 +71,17 @@ def listen(listener: Listener) -> Undo:
     undo.append(after_import("deepspeed.runtime.engine", deepspeed))
 
     def own(module: ModuleType) -> None:
-        undo.append(_after(module.ZeroOptimizer, "__init__", lambda optimizer, _: (
-            listener.on_scheme(_of_own_optimizer(optimizer)))))  # fmt: skip
+        original: Method = module.ZeroOptimizer.__init__
+
+        def wrapper(self: Any, *arguments: object, **options: object) -> None:
+            original(self, *arguments, **options)
+            listener.on_scheme(_of_own_optimizer(self, options.get("stage", 2)))
+
+        module.ZeroOptimizer.__init__ = wrapper
+        undo.append(lambda: setattr(module.ZeroOptimizer, "__init__", original))
 
     undo.append(after_import("streamguard.zero.optimizer", own))
-    undo.append(_plain_optimizers(listener))
+    undo.append(_plain_optimizers(listener, engines))
 
     def undo_all() -> None:
         while undo:
@@ -165,8 +175,6 @@ def _of_engine(engine: object) -> dict[str, object]:
     zero = getattr(getattr(engine, "_config", None), "zero_config", None)
     settings = {n: getattr(zero, n) for n in _SETTINGS if hasattr(zero, n)}
     version = ""
-    import sys
-
     library = sys.modules.get("deepspeed")
     version = str(getattr(library, "__version__", ""))
     return {
@@ -179,14 +187,14 @@ def _of_engine(engine: object) -> dict[str, object]:
     }
 
 
-def _of_own_optimizer(optimizer: Any) -> dict[str, object]:
+def _of_own_optimizer(optimizer: Any, stage: object) -> dict[str, object]:
     import torch.distributed as distributed
 
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     reducer = optimizer.reducer
     sizes = {distributed.get_world_size(key.process_group) for key in reducer.spaces}
     return {
-        "name": f"ZeRO-{int(reducer.stage)}",
+        "name": f"ZeRO-{stage}",
         "library": "streamguard.zero",
         "ranks": max(sizes),
         "parameters": _count(parameters),
@@ -255,17 +263,21 @@ def _group_name(group: object) -> str:
     return "" if decay is None else ("no_decay" if decay == 0 else f"decay {decay:g}")
 
 
-def _plain_optimizers(listener: Listener) -> Undo:
+def _plain_optimizers(listener: Listener, engines: list[object]) -> Undo:
     """Steps of torch optimizers; DeepSpeed's engine counts for itself and overrules."""
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
     count = [0]
+    first: list[weakref.ref[object]] = []
 
     def stepped(optimizer: object, args: object, kwargs: object) -> None:
-        import sys
-
-        if "deepspeed" in sys.modules:
+        if engines:
+            return  # an engine counts for itself, and steps once for each group
+        # One optimizer may wrap another, and a program may have several: the first one counts.
+        if first and first[0]() is not optimizer:
             return
+        if not first:
+            first.append(weakref.ref(optimizer))
         count[0] += 1
         listener.on_step(count[0])
 
