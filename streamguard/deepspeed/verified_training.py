@@ -1,9 +1,8 @@
-"""A training that needs every edge of the repair; one rank of it, for `verify-reducer`.
+"""A training in which the newest DeepSpeed races; one rank of it, for `verify-reducer`.
 
 Layers run on the caller's stream and another one in turn, so that the streams change right after
-a bucket was flushed; one gradient is larger than a bucket, and the stream that flushes it is not
-the one that made it. `reduce_scatter` is off, since the newest release frees such a gradient too
-early on that path only.
+a bucket was flushed; some gradients are larger than a bucket. It takes two ranks: DeepSpeed runs
+the hooks of the gradients that a rank owns on the stream on which it was initialised.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _BATCH = 3
 # Elements. The last gradient of a block flushes the bucket and leaves room for the first one of the
 # next block, which comes from the other stream. The weights of the wide layer do not fit.
 _BUCKET = 330
-_ELEMENT_BYTES = 2  # bfloat16: with fp32, hooks of all gradients run on one stream
+_ELEMENT_BYTES = 2  # bfloat16
 
 
 class Model(nn.Module):  # type: ignore[misc]  # torch is not followed
