@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import shutil
 import sys
@@ -147,8 +148,16 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _has_desync(directory: Path) -> bool:
-    """Whether a rank reported that ranks differ or wait in vain; it printed that itself."""
-    return any((directory / f"{name}.jsonl").exists() for name in ("desync", "plan"))
+    """Whether ranks reported that they differ or wait in vain; they printed that themselves.
+
+    A rank that was merely slow (SG315) is no fault of the program.
+    """
+    for name in ("desync", "plan"):
+        path = directory / f"{name}.jsonl"
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        if any(json.loads(line)["code"] != "SG315" for line in lines):
+            return True
+    return False
 
 
 def _status(text: str) -> int:

@@ -39,14 +39,15 @@ def launch(
     *arguments: str,
     ranks: int,
     output: Path,
-    ends: bool = True,
+    awaited: str | None = None,
     release: str | None = None,
     **environ: str,
 ) -> Outcome:
     """Run a program on `ranks` processes of this machine.
 
     Args:
-        ends: The program ends by itself; otherwise it hangs and is killed after the first report.
+        awaited: The program hangs and is killed after a report of this kind; None: it ends by
+            itself. On a busy machine a rank may be reported as slow before.
         release: A DeepSpeed release of `.deepspeed`, if not the installed one.
     """
     with socket.socket() as probe:
@@ -74,10 +75,10 @@ def launch(
     seconds = None
     try:
         while time.monotonic() - begin < LIMIT_S:
-            if seconds is None and (output / "desync.jsonl").exists():
+            reports = _lines(output / "desync.jsonl")
+            if any(report["kind"] == awaited for report in reports):
                 seconds = time.monotonic() - begin
-                if not ends:
-                    break
+                break
             if all(process.poll() is not None for process in processes):
                 break
             time.sleep(0.1)
@@ -94,4 +95,6 @@ def launch(
 
 
 def _lines(path: Path) -> list[dict[str, object]]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if "\n" in line]

@@ -37,16 +37,19 @@ QUICK = {("gloo", "sleeps"), ("nccl", "order-of-groups")}
     ],
 )
 def test_the_report_names_the_rank_at_fault(backend: str, name: str, tmp_path: Path) -> None:
-    """The first report has the right kind and exactly the ranks at fault."""
+    """The report has the right kind and exactly the ranks at fault."""
+    kind, culprits = EXPECTED[name]
     outcome = launch(
-        "hang.py", backend, name, "wrong", ranks=RANKS, output=tmp_path, ends=False,
+        "hang.py", backend, name, "wrong", ranks=RANKS, output=tmp_path, awaited=kind,
         STREAMGUARD_COLLECTIVES="async", STREAMGUARD_HANG_AFTER=HANG_AFTER_S,
         STREAMGUARD_VGPU_VALUES="0",
     )  # fmt: skip
-    assert outcome.reports, outcome.text[-3000:]
-    report = outcome.reports[0]
+    # On a busy machine somebody may be slow at first.
+    reports = [r for r in outcome.reports if r["kind"] != "slow" or kind == "slow"]
+    assert reports, outcome.text[-3000:]
+    report = reports[0]
 
-    assert (report["kind"], report["culprits"]) == EXPECTED[name], report["text"]
+    assert (report["kind"], report["culprits"]) == (kind, culprits), report["text"]
     assert "hang.py:" in str(report["text"]) or report["kind"] == "membership"
 
 
