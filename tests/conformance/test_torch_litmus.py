@@ -13,7 +13,6 @@ import pytest
 
 from tests.conformance.torch_litmus_cases import (
     NOT_EXPRESSIBLE,
-    NOT_REPORTED,
     PARTS,
     expected_pairs,
 )
@@ -36,7 +35,7 @@ def check(halves: list[dict[str, Any]]) -> None:
     """Compare what the programs gave and what the detector reported with the case files."""
     racy = {half["id"]: half for half in halves if half["half"] == "racy"}
     repaired = {half["id"]: half for half in halves if half["half"] == "repaired"}
-    expected = {id_: [] if id_ in NOT_REPORTED else expected_pairs()[id_] for id_ in racy}
+    expected = {id_: expected_pairs()[id_] for id_ in racy}
 
     assert [id_ for id_, half in racy.items() if not half["wrong"]] == []
     assert {id_: half["wrong"] for id_, half in repaired.items()} == {id_: {} for id_ in racy}

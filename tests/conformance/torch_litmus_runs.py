@@ -98,7 +98,7 @@ def label_of(case: Case, access: Any) -> str:
         label = linecache.getline(frame.file, frame.line).partition("  # ")[2].strip()
         if frame.file == case.source and label:
             return label
-    return f"{access.op} outside the program"
+    return str(access.op)
 
 
 def outcomes(case: Case, *, stops_when_wrong: bool) -> Iterator[dict[str, Any]]:
