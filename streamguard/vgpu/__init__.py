@@ -13,6 +13,7 @@ _HOMES = {
     "Exploration": "streamguard.vgpu.exploration",
     "describe": "streamguard.vgpu.description",
     "explore": "streamguard.vgpu.exploration",
+    "kernel": "streamguard.vgpu.kernels",
     "result": "streamguard.vgpu.results",
     "start_schedule": "streamguard.vgpu.schedules",
 }
@@ -23,6 +24,7 @@ __all__ = [
     "Exploration",
     "describe",
     "explore",
+    "kernel",
     "result",
     "start_schedule",
 ]

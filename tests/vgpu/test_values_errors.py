@@ -103,18 +103,6 @@ def test_op_without_values_warns_once_by_name() -> None:
     assert not_computed == {"aten::batch_norm_gather_stats": 2}
 
 
-def test_sparse_kernel_is_reported() -> None:
-    """A sum with a sparse matrix, whose kernel has no twin, is not silently wrong."""
-    not_computed = result_of(
-        """
-        torch.ones(3, 3, device="cuda").add(torch.eye(3, device="cuda").to_sparse())
-        print(json.dumps(dict(values.coverage().not_computed)))
-        """
-    )
-
-    assert not_computed["aten::add.Tensor (sparse)"] == 1
-
-
 def test_operators_say_what_is_computed() -> None:
     """Ordinary, data-dependent and device-only operators are told apart."""
     treatments = result_of(

@@ -8,6 +8,7 @@
 #include "export.h"
 #include "fairness.h"
 #include "kernel_registry.h"
+#include "kernel_twins.h"
 #include "runtime.h"
 
 using namespace streamguard::vgpu;
@@ -145,8 +146,9 @@ VGPU_API void streamguard_vgpu_set_sticky_error(cudaError_t error) { set_sticky_
 
 VGPU_API void streamguard_vgpu_log(const char* line) { log_line("%s", line); }
 
-VGPU_API cudaError_t streamguard_vgpu_launch_named(const char* kernel, cudaStream_t stream) {
-  return launch(kernels().named(kernel)->name.c_str(), stream);
+VGPU_API cudaError_t streamguard_vgpu_launch(const void* kernel, dim3 grid, dim3 block,
+                                             void** arguments, cudaStream_t stream) {
+  return launch(*static_cast<const Kernel*>(kernel), {grid, block, arguments}, stream);
 }
 
 VGPU_API void* streamguard_vgpu_kernel(const char* name) {

@@ -62,7 +62,18 @@ void streamguard_vgpu_remove_peer_monitor(void* context);
 void streamguard_vgpu_set_sticky_error(cudaError_t error);
 void streamguard_vgpu_log(const char* line);
 
-cudaError_t streamguard_vgpu_launch_named(const char* kernel, cudaStream_t stream);
+// `kernel` is a handle of streamguard_vgpu_kernel; `arguments` may be null.
+cudaError_t streamguard_vgpu_launch(const void* kernel, dim3 grid, dim3 block, void** arguments,
+                                    cudaStream_t stream);
+// Computes on the host what a kernel would: grid and block have three elements, `arguments` points
+// to a copy of each argument.
+typedef void (*streamguard_vgpu_kernel_twin)(void* context, const unsigned* grid,
+                                             const unsigned* block, void** arguments);
+// Replaces the twin of a kernel, or removes it (null). By mangled or by plain C++ name.
+void streamguard_vgpu_set_kernel_twin(const char* symbol, streamguard_vgpu_kernel_twin function,
+                                      void* context, const size_t* argument_bytes, int arguments);
+// Whether ops have values in this process: kernels without a twin are then told of, once by name.
+void streamguard_vgpu_set_values_computed(int are_computed);
 cudaError_t streamguard_vgpu_fill(void* target, unsigned value, int element_bytes, size_t elements,
                                   cudaStream_t stream);
 // Kernel handle for a name, alive for ever.

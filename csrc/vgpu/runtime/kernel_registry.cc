@@ -1,13 +1,16 @@
 #include "kernel_registry.h"
 
 #include "api_log.h"
+#include "kernel_twins.h"
 #include "runtime.h"
 
 namespace streamguard::vgpu {
 
 void KernelRegistry::add(const void* host_function, const char* name) {
   const std::lock_guard<std::mutex> guard(mutex_);
-  by_function_[host_function] = std::make_unique<Kernel>(Kernel{name});
+  by_function_[host_function] = std::make_unique<Kernel>();
+  by_function_[host_function]->name = name;
+  by_function_[host_function]->host_function = host_function;
 }
 
 const Kernel* KernelRegistry::find(const void* host_function) const {
@@ -19,7 +22,10 @@ const Kernel* KernelRegistry::find(const void* host_function) const {
 const Kernel* KernelRegistry::named(const std::string& name) {
   const std::lock_guard<std::mutex> guard(mutex_);
   std::unique_ptr<Kernel>& kernel = by_name_[name];
-  if (kernel == nullptr) kernel = std::make_unique<Kernel>(Kernel{name});
+  if (kernel == nullptr) {
+    kernel = std::make_unique<Kernel>();
+    kernel->name = name;
+  }
   return kernel.get();
 }
 
@@ -50,12 +56,14 @@ std::atomic<unsigned long long>& launch_count() {
   return count;
 }
 
-cudaError_t launch(const char* name, cudaStream_t handle) {
+cudaError_t launch(const Kernel& kernel, const LaunchShape& shape, cudaStream_t handle) {
   return with_stream(handle, [&](Lock& lock, Stream& stream) {
     ++launch_count();
     runtime().streams.note_use(stream);
+    const char* const name = kernel.name.c_str();
     log_line("launch stream=%d kernel=%s", stream.index, name);
-    return enqueue(lock, stream, cudaGraphNodeTypeKernel, std::monostate{}, {}, nullptr, name);
+    return enqueue(lock, stream, cudaGraphNodeTypeKernel, work_of_launch(kernel, shape), {},
+                   nullptr, name);
   });
 }
 

@@ -16,7 +16,9 @@ namespace streamguard::vgpu {
 
 // cudaKernel_t, CUfunction and CUkernel alike.
 struct Kernel {
-  std::string name;  // mangled, as the compiler registered it
+  std::string name;                           // mangled, as the compiler registered it
+  const void* host_function = nullptr;        // null for one known by name only
+  mutable std::atomic<bool> was_told{false};  // that it has no values
 };
 
 // Thread safety: has its own lock, because code registers itself before main().
@@ -49,8 +51,10 @@ KernelRegistry& kernels();
 // Launches issued by this process, captured ones included.
 std::atomic<unsigned long long>& launch_count();
 
-// Issues a launch; `name` lives for ever.
-cudaError_t launch(const char* name, cudaStream_t stream);
+struct LaunchShape;
+
+// Issues a launch; `kernel` lives for ever.
+cudaError_t launch(const Kernel& kernel, const LaunchShape& shape, cudaStream_t stream);
 
 }  // namespace streamguard::vgpu
 

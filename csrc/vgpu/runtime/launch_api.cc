@@ -4,6 +4,7 @@
 
 #include "export.h"
 #include "kernel_registry.h"
+#include "kernel_twins.h"
 #include "runtime.h"
 
 using namespace streamguard::vgpu;
@@ -21,11 +22,11 @@ thread_local std::vector<CallConfiguration> configurations;
 
 constexpr int kMaxThreads = 1024;
 
-cudaError_t launch_function(const void* function, cudaStream_t stream) {
+cudaError_t launch_function(const void* function, const LaunchShape& shape, cudaStream_t stream) {
   const Kernel* kernel = kernels().find(function);
   // A kernel handle may be passed instead of a host function.
   if (kernel == nullptr) return fail(cudaErrorInvalidDeviceFunction);
-  return launch(kernel->name.c_str(), stream);
+  return launch(*kernel, shape, stream);
 }
 
 }  // namespace
@@ -76,35 +77,37 @@ VGPU_API cudaError_t __cudaGetKernel(cudaKernel_t* result, const void* function)
   return cudaSuccess;
 }
 
-VGPU_API cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3, dim3, void**, size_t,
-                                        cudaStream_t stream) {
-  return launch(reinterpret_cast<const Kernel*>(kernel)->name.c_str(), stream);
+VGPU_API cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block,
+                                        void** arguments, size_t, cudaStream_t stream) {
+  return launch(*reinterpret_cast<const Kernel*>(kernel), {grid, block, arguments}, stream);
 }
 
-VGPU_API cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t kernel, dim3, dim3, void**, size_t,
-                                             cudaStream_t stream) {
-  return launch(reinterpret_cast<const Kernel*>(kernel)->name.c_str(),
+VGPU_API cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t kernel, dim3 grid, dim3 block,
+                                             void** arguments, size_t, cudaStream_t stream) {
+  return launch(*reinterpret_cast<const Kernel*>(kernel), {grid, block, arguments},
                 stream == nullptr ? cudaStreamPerThread : stream);
 }
 
-VGPU_API cudaError_t cudaLaunchKernel(const void* function, dim3, dim3, void**, size_t,
-                                      cudaStream_t stream) {
-  return launch_function(function, stream);
+VGPU_API cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments,
+                                      size_t, cudaStream_t stream) {
+  return launch_function(function, {grid, block, arguments}, stream);
 }
 
-VGPU_API cudaError_t cudaLaunchKernel_ptsz(const void* function, dim3, dim3, void**, size_t,
-                                           cudaStream_t stream) {
-  return launch_function(function, stream == nullptr ? cudaStreamPerThread : stream);
+VGPU_API cudaError_t cudaLaunchKernel_ptsz(const void* function, dim3 grid, dim3 block,
+                                           void** arguments, size_t, cudaStream_t stream) {
+  return launch_function(function, {grid, block, arguments},
+                         stream == nullptr ? cudaStreamPerThread : stream);
 }
 
-VGPU_API cudaError_t cudaLaunchCooperativeKernel(const void* function, dim3, dim3, void**, size_t,
-                                                 cudaStream_t stream) {
-  return launch_function(function, stream);
+VGPU_API cudaError_t cudaLaunchCooperativeKernel(const void* function, dim3 grid, dim3 block,
+                                                 void** arguments, size_t, cudaStream_t stream) {
+  return launch_function(function, {grid, block, arguments}, stream);
 }
 
 VGPU_API cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* configuration,
-                                         const void* function, void**) {
-  return launch_function(function, configuration->stream);
+                                         const void* function, void** arguments) {
+  return launch_function(function, {configuration->gridDim, configuration->blockDim, arguments},
+                         configuration->stream);
 }
 
 VGPU_API cudaError_t cudaGetFuncBySymbol(cudaFunction_t* result, const void* function) {

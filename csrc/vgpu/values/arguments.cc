@@ -2,11 +2,13 @@
 
 #include <c10/cuda/CUDAFunctions.h>
 
+#include "compound_tensors.h"
+
 namespace streamguard::values {
 namespace {
 
 bool is_plain(const at::Tensor& tensor) {
-  return tensor.layout() == c10::kStrided && !tensor.is_quantized() && !tensor.is_nested() &&
+  return (tensor.layout() == c10::kStrided || is_compound(tensor)) && !tensor.is_quantized() &&
          !tensor.key_set().has(c10::DispatchKey::Python) && !tensor.is_meta();
 }
 
@@ -18,6 +20,7 @@ Placement placement_of(c10::ArrayRef<c10::IValue> arguments) {
   for (const c10::IValue& argument : arguments) {
     any_tensor(argument, [&](const at::Tensor& tensor) {
       placement.is_plain &= is_plain(tensor);
+      placement.has_compound |= is_compound(tensor);
       if (!tensor.is_cuda()) return false;
       if (!placement.device) {
         placement.device = tensor.device();

@@ -57,7 +57,8 @@ bool any_tensor(const c10::IValue& value, Function&& function) {
 struct Placement {
   std::optional<c10::Device> device;  // of the first CUDA tensor, else the CUDA device argument
   bool spans_devices = false;         // CUDA tensors of different devices
-  bool is_plain = true;               // all tensors strided, not quantized, nested or Python's
+  bool is_plain = true;               // no tensor is quantized, mkldnn, meta or Python's
+  bool has_compound = false;          // a tensor is sparse or nested
 };
 
 Placement placement_of(c10::ArrayRef<c10::IValue> arguments);

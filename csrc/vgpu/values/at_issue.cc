@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "arguments.h"
+#include "compound_tensors.h"
 #include "coverage.h"
 #include "cpu_alias.h"
 #include "device_results.h"
@@ -22,13 +23,12 @@ Stack arguments_on_cpu(const OpProfile& profile, c10::ArrayRef<c10::IValue> argu
   on_cpu.reserve(arguments.size());
   for (std::size_t index = 0; index < arguments.size(); ++index) {
     const ArgumentProfile& argument = profile.arguments[index];
-    if (argument.is_out) {
+    if (argument.is_out && !any_tensor(arguments[index], is_compound)) {
       on_cpu.push_back(resizable_stand_in(arguments[index]));
       continue;
     }
     on_cpu.push_back(with_tensors_replaced(arguments[index], [&argument](const at::Tensor& tensor) {
-      if (!tensor.is_cuda()) return tensor;
-      return argument.is_written ? alias_for_writing(tensor) : alias_for_reading(tensor);
+      return compound_on_cpu(tensor, argument.is_written);
     }));
   }
   return on_cpu;
@@ -53,7 +53,9 @@ void compute_at_issue(const c10::OperatorHandle& op, const OpProfile& profile, c
   StreamFill fill;
   for (std::size_t index = 0; index < results.size(); ++index) {
     const auto argument = profile.returned_argument[index];
-    if (argument && profile.arguments[*argument].is_out) {
+    if (argument && any_tensor(arguments[*argument], is_compound)) {
+      update_written(arguments[*argument].toTensor(), results[index].toTensor(), fill);
+    } else if (argument && profile.arguments[*argument].is_out) {
       const at::Tensor& out = arguments[*argument].toTensor();
       resize_out_argument(out, results[index].toTensor());
       fill.add(out, results[index].toTensor());
@@ -64,9 +66,7 @@ void compute_at_issue(const c10::OperatorHandle& op, const OpProfile& profile, c
     }
     stack.push_back(
         with_tensors_replaced(results[index], [&fill, device](const at::Tensor& result) {
-          at::Tensor on_device = empty_on_device_like(result, device);
-          fill.add(on_device, result);
-          return on_device;
+          return compound_on_device(result, device, fill);
         }));
   }
   std::move(fill).enqueue(device);

@@ -11,4 +11,6 @@ void run_registered_cpu_kernel(CpuCall& call) {
   call.op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &call.stack);
 }
 
+void run_kernel_for_arguments(CpuCall& call) { call.op.callBoxed(&call.stack); }
+
 }  // namespace streamguard::values

@@ -25,4 +25,7 @@ using CpuKernel = void (*)(CpuCall& call);
 // The op's registered CPU kernel, with a freshly seeded generator where it takes one.
 void run_registered_cpu_kernel(CpuCall& call);
 
+// The kernel that torch chooses for the arguments, which may be sparse or nested.
+void run_kernel_for_arguments(CpuCall& call);
+
 }  // namespace streamguard::values

@@ -40,8 +40,9 @@ torch::Library& leaked_library(c10::DispatchKey key) {
 }
 
 void install_override(torch::Library& library, const std::string& op_name, OpProfile profile) {
-  const bool has_substitute =
-      profile.cpu_kernel != nullptr && profile.cpu_kernel != &run_registered_cpu_kernel;
+  const bool has_substitute = profile.cpu_kernel != nullptr &&
+                              profile.cpu_kernel != &run_registered_cpu_kernel &&
+                              profile.cpu_kernel != &run_kernel_for_arguments;
   ops().push_back({profile.name, profile.treatment, has_substitute});
   auto kernel =
       std::make_unique<OverrideKernel>(std::make_shared<const OpProfile>(std::move(profile)));
@@ -58,19 +59,26 @@ void install() {
               "streamguard: values need the virtual GPU, whose libraries this process has not "
               "loaded. Start it with STREAMGUARD_VGPU=N.");
   prefer_kernels_with_cpu_twins();
+  tell_runtime(true);
   torch::Library& dense = leaked_library(c10::DispatchKey::CUDA);
-  const std::array sparse_keys{c10::DispatchKey::SparseCUDA, c10::DispatchKey::SparseCsrCUDA};
-  const std::array sparse_libraries{&leaked_library(sparse_keys[0]),
-                                    &leaked_library(sparse_keys[1])};
+  using c10::DispatchKey;
+  const std::array compound_keys{
+      CompoundKeys{DispatchKey::SparseCUDA, DispatchKey::SparseCPU, " (sparse)"},
+      CompoundKeys{DispatchKey::SparseCsrCUDA, DispatchKey::SparseCsrCPU, " (sparse compressed)"},
+      CompoundKeys{DispatchKey::NestedTensorCUDA, DispatchKey::NestedTensorCPU, " (nested)"}};
+  std::vector<torch::Library*> compound_libraries;
+  for (const CompoundKeys& keys : compound_keys) {
+    compound_libraries.push_back(&leaked_library(keys.device));
+  }
   for (const auto& operator_name : c10::Dispatcher::singleton().getAllOpNames()) {
     if (!operator_name.name.starts_with(kPrefix)) continue;
     const auto op = c10::Dispatcher::singleton().findSchema(operator_name);
     if (!op) continue;
     const std::string name = full_name(operator_name);
     if (auto profile = make_profile(*op, name)) install_override(dense, name, *std::move(profile));
-    for (std::size_t index = 0; index < sparse_keys.size(); ++index) {
-      if (auto profile = make_sparse_profile(*op, name, sparse_keys[index])) {
-        install_override(*sparse_libraries[index], name, *std::move(profile));
+    for (std::size_t index = 0; index < compound_keys.size(); ++index) {
+      if (auto profile = make_compound_profile(*op, name, compound_keys[index])) {
+        install_override(*compound_libraries[index], name, *std::move(profile));
       }
     }
   }

@@ -97,15 +97,23 @@ const char* to_string(Treatment treatment) {
   return "";
 }
 
-std::optional<OpProfile> make_sparse_profile(const c10::OperatorHandle& op, const std::string& name,
-                                             c10::DispatchKey key) {
+std::optional<OpProfile> make_compound_profile(const c10::OperatorHandle& op,
+                                               const std::string& name, const CompoundKeys& keys) {
   const std::string_view base_name(op.operator_name().name);
-  if (!has_sparse_kernel(base_name) || !op.hasKernelForDispatchKey(key)) return std::nullopt;
+  const bool has_own_kernel = keys.device == c10::DispatchKey::NestedTensorCUDA
+                                  ? has_nested_kernel(base_name)
+                                  : has_sparse_kernel(base_name);
+  if (!has_own_kernel || !op.hasKernelForDispatchKey(keys.device)) return std::nullopt;
   OpProfile profile;
-  profile.name = name + " (sparse)";
-  profile.treatment = Treatment::kNotComputed;
+  profile.name = name + keys.suffix;
   describe_arguments(op.schema(), profile);
-  profile.previous = op.getComputedKernelForDispatchKey(key).kernelFunction();
+  profile.takes_compound = true;
+  profile.treatment = Treatment::kNotComputed;
+  if (op.hasKernelForDispatchKey(keys.cpu)) {
+    profile.treatment = Treatment::kAtIssue;
+    profile.cpu_kernel = &run_kernel_for_arguments;
+  }
+  profile.previous = op.getComputedKernelForDispatchKey(keys.device).kernelFunction();
   return profile;
 }
 
@@ -124,6 +132,10 @@ std::optional<OpProfile> make_profile(const c10::OperatorHandle& op, const std::
     profile.cpu_kernel = &run_registered_cpu_kernel;
   }
   profile.treatment = choose_treatment(op, profile);
+  if (makes_nested(name)) {
+    profile.treatment = Treatment::kAtIssue;
+    profile.takes_compound = true;
+  }
   profile.previous = op.getComputedKernelForDispatchKey(c10::DispatchKey::CUDA).kernelFunction();
   return profile;
 }

@@ -40,15 +40,23 @@ struct OpProfile {
   bool has_out_arguments = false;
   bool is_random = false;
   std::optional<std::size_t> generator_argument;
+  bool takes_compound = false;  // sparse or nested tensors, which the op as a whole computes
   bool may_take_masks = false;  // indexing: a bool index makes the result's size depend on values
   CpuKernel cpu_kernel = nullptr;
   c10::KernelFunction previous;  // the kernel that was registered for CUDA before ours
 };
 
-// For an operator given sparse tensors (`key` is SparseCUDA or SparseCsrCUDA): values of its own
-// kernel are not computed. Nothing where it has none. The name ends in " (sparse)".
-std::optional<OpProfile> make_sparse_profile(const c10::OperatorHandle& op, const std::string& name,
-                                             c10::DispatchKey key);
+// Tensors made of several: the keys of their kernels, and what an operator's name ends in.
+struct CompoundKeys {
+  c10::DispatchKey device;
+  c10::DispatchKey cpu;
+  const char* suffix;
+};
+
+// For an operator given sparse or nested tensors, whose own kernel for the device would launch what
+// has no values. Nothing where it has none, or one that is made of other ops.
+std::optional<OpProfile> make_compound_profile(const c10::OperatorHandle& op,
+                                               const std::string& name, const CompoundKeys& keys);
 
 // Nothing for an operator that has no kernel on the device or touches no element.
 std::optional<OpProfile> make_profile(const c10::OperatorHandle& op, const std::string& name);

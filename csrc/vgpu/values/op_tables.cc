@@ -122,6 +122,26 @@ constexpr std::array kSparseKernels = {
     "aten::triangular_solve"sv,
 };
 
+constexpr std::array kNestedKernels = {
+    "aten::_fused_sdp_choice"sv,
+    "aten::_native_multi_head_attention"sv,
+    "aten::_nested_tensor_softmax_with_shape"sv,
+    "aten::_scaled_dot_product_efficient_attention"sv,
+    "aten::_scaled_dot_product_flash_attention"sv,
+    "aten::_softmax"sv,
+    "aten::_softmax_backward_data"sv,
+    "aten::_transform_bias_rescale_qkv"sv,
+    "aten::add"sv,
+    "aten::add_"sv,
+    "aten::bmm"sv,
+    "aten::mul"sv,
+    "aten::mul_"sv,
+    "aten::native_layer_norm"sv,
+    "aten::native_layer_norm_backward"sv,
+    "aten::sub"sv,
+    "aten::to_padded_tensor"sv,
+};
+
 }  // namespace
 
 bool is_metadata_op(std::string_view name) { return is_in(kMetadata, name); }
@@ -137,6 +157,10 @@ bool allocates_by_dry_run(std::string_view name) {
 }
 
 bool is_made_of_ops(std::string_view name) { return starts_with_one_of(kMadeOfOpsPrefixes, name); }
+
+bool has_nested_kernel(std::string_view base_name) { return is_in(kNestedKernels, base_name); }
+
+bool makes_nested(std::string_view name) { return name == "aten::_nested_from_padded"; }
 
 bool has_sparse_kernel(std::string_view base_name) { return is_in(kSparseKernels, base_name); }
 

@@ -26,4 +26,11 @@ bool is_made_of_ops(std::string_view name);
 // made of dense ops on their indices and values. `base_name` has no overload.
 bool has_sparse_kernel(std::string_view base_name);
 
+// Operators whose kernel for nested tensors on the device launches something of its own; by name
+// without overload.
+bool has_nested_kernel(std::string_view base_name);
+
+// Plain tensors in, a nested one out, by a kernel of its own.
+bool makes_nested(std::string_view name);
+
 }  // namespace streamguard::values

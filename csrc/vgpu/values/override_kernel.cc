@@ -43,7 +43,10 @@ std::vector<std::pair<std::size_t, c10::IValue>> out_arguments(
 
 }  // namespace
 
-void set_active(bool is_active) { active.store(is_active, std::memory_order_relaxed); }
+void set_active(bool is_active) {
+  active.store(is_active, std::memory_order_relaxed);
+  tell_runtime(is_active);
+}
 
 void OverrideKernel::call_previous(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                                    Stack& stack) const {
@@ -112,7 +115,7 @@ void OverrideKernel::compute(const c10::OperatorHandle& op, c10::DispatchKeySet 
                              Stack& stack) const {
   const auto arguments = torch::jit::last(stack, profile_->arguments.size());
   const Placement placement = placement_of(arguments);
-  if (!placement.is_plain) {
+  if (!placement.is_plain || (placement.has_compound && !profile_->takes_compound)) {
     call_previous_not_computed(op, keys, stack);
     return;
   }

@@ -46,4 +46,10 @@ bool resolve_copy_suppression() {
   return suppression_counter != nullptr;
 }
 
+void tell_runtime(bool are_computed) {
+  const auto tell =
+      reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "streamguard_vgpu_set_values_computed"));
+  if (tell != nullptr) tell(are_computed ? 1 : 0);
+}
+
 }  // namespace streamguard::values

@@ -42,4 +42,7 @@ class EnclosedKernelScope {
 // False when the process does not run on the virtual GPU.
 bool resolve_copy_suppression();
 
+// Tells the runtime whether ops have values: it then says which kernels have none.
+void tell_runtime(bool are_computed);
+
 }  // namespace streamguard::values

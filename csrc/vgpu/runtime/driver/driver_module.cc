@@ -1,4 +1,5 @@
-// Modules and launches through the driver (Triton, NVRTC): kernels have a name and do nothing.
+// Modules and launches through the driver (Triton, NVRTC): kernels have a name, and do what their
+// host twin does.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
@@ -12,9 +13,8 @@ CUresult make_module(CUmodule* module) {
   return CUDA_SUCCESS;
 }
 
-CUresult launch(CUfunction function, CUstream stream) {
-  return static_cast<CUresult>(
-      streamguard_vgpu_launch_named(streamguard_vgpu_kernel_name(function), stream));
+CUresult launch(CUfunction function, dim3 grid, dim3 block, void** arguments, CUstream stream) {
+  return static_cast<CUresult>(streamguard_vgpu_launch(function, grid, block, arguments, stream));
 }
 
 }  // namespace
@@ -64,20 +64,25 @@ VGPU_API CUresult cuFuncSetCacheConfig(CUfunction, CUfunc_cache) { return CUDA_S
 
 VGPU_API CUresult cuFuncLoad(CUfunction) { return CUDA_SUCCESS; }
 
-VGPU_API CUresult cuLaunchKernel(CUfunction function, unsigned, unsigned, unsigned, unsigned,
-                                 unsigned, unsigned, unsigned, CUstream stream, void**, void**) {
-  return launch(function, stream);
+VGPU_API CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y,
+                                 unsigned grid_z, unsigned block_x, unsigned block_y,
+                                 unsigned block_z, unsigned, CUstream stream, void** arguments,
+                                 void**) {
+  return launch(function, {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, arguments, stream);
 }
 
-VGPU_API CUresult cuLaunchKernelEx(const CUlaunchConfig* configuration, CUfunction function, void**,
-                                   void**) {
-  return launch(function, configuration->hStream);
+VGPU_API CUresult cuLaunchKernelEx(const CUlaunchConfig* configuration, CUfunction function,
+                                   void** arguments, void**) {
+  const CUlaunchConfig& shape = *configuration;
+  return launch(function, {shape.gridDimX, shape.gridDimY, shape.gridDimZ},
+                {shape.blockDimX, shape.blockDimY, shape.blockDimZ}, arguments, shape.hStream);
 }
 
-VGPU_API CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned, unsigned, unsigned,
-                                            unsigned, unsigned, unsigned, unsigned, CUstream stream,
-                                            void**) {
-  return launch(function, stream);
+VGPU_API CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned grid_x, unsigned grid_y,
+                                            unsigned grid_z, unsigned block_x, unsigned block_y,
+                                            unsigned block_z, unsigned, CUstream stream,
+                                            void** arguments) {
+  return launch(function, {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, arguments, stream);
 }
 
 VGPU_API CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction,
