@@ -11,6 +11,7 @@ It runs under whichever DeepSpeed is importable, from 0.9.5 to the newest.
 import argparse
 import logging
 import os
+from typing import Any
 
 import tiny_transformer
 import torch
@@ -48,6 +49,7 @@ def parse_arguments() -> argparse.Namespace:
         action="store_true",
         help="copy all batches to the device before the first step: a copy waits for the device",
     )
+    parser.add_argument("--offload", action="store_true", help="optimizer states on the host")
     parser.add_argument("--dtype", choices=sorted(DTYPES), default="bf16")
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--width", type=int, default=32, help="a multiple of 4")
@@ -75,9 +77,9 @@ def default_bucket(arguments: argparse.Namespace) -> int:
     ]
 
 
-def deepspeed_config(arguments: argparse.Namespace) -> dict[str, object]:
+def deepspeed_config(arguments: argparse.Namespace) -> dict[str, Any]:
     bucket = arguments.bucket or default_bucket(arguments)
-    config: dict[str, object] = {
+    config: dict[str, Any] = {
         "train_micro_batch_size_per_gpu": tiny_transformer.BATCH,
         "steps_per_print": 1_000_000,
         "gradient_clipping": 1.0,
@@ -96,6 +98,8 @@ def deepspeed_config(arguments: argparse.Namespace) -> dict[str, object]:
         config["zero_optimization"]["stage3_param_persistence_threshold"] = 0
     if arguments.no_throughput_sync:
         config["timers"] = {"throughput": {"enabled": True, "synchronized": False}}
+    if arguments.offload:
+        config["zero_optimization"]["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
     if arguments.dtype != "fp32":
         config[arguments.dtype] = {"enabled": True}
     return config

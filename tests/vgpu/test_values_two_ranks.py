@@ -56,6 +56,14 @@ def test_ddp_trains_as_one_process(schedule: str) -> None:
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
+def test_fsdp2_trains_as_one_process(schedule: str) -> None:
+    """Sharded parameters, gathered for each layer: losses and parameters are bit-equal."""
+    outcome = _train(schedule)["sharded"]
+
+    assert outcome["single"] == outcome["parallel"]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
 def test_synchronised_batch_norm_uses_both_ranks_batches(schedule: str) -> None:
     """Losses, parameters and running statistics agree with one batch norm over both batches."""
     outcome = _train(schedule)["normalised"]

@@ -73,6 +73,25 @@ def train_on_two_ranks(make: Callable[[], Any], rank: int) -> Iterator[float]:
     yield from torch.cat([p.detach().cpu().flatten() for p in model.state_dict().values()]).tolist()
 
 
+def train_sharded(rank: int) -> Iterator[float]:
+    """Train the plain model with FSDP2; yields the rank's losses, then the gathered parameters."""
+    import torch
+    from torch.distributed.fsdp import fully_shard
+
+    model = plain_model().to("cuda")
+    for layer in (model[0], model[2], model):
+        fully_shard(layer)
+    optimizer = _optimizer(model)
+    for step in range(STEPS):
+        loss = model(batch(step, rank).to("cuda")).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        yield loss.item()
+    whole = [parameter.full_tensor().detach().cpu() for parameter in model.parameters()]
+    yield from torch.cat([parameter.flatten() for parameter in whole]).tolist()
+
+
 def train_in_one_process(make: Callable[[], Any]) -> Iterator[float]:
     """Train on the CPU, with the mean of the gradients of both batches."""
     import torch
@@ -110,6 +129,10 @@ def main() -> None:
         parallel = list(train_on_two_ranks(make, rank))
         single = list(train_in_one_process(make)) if rank == 0 else []
         outcome[name] = {"parallel": parallel, "single": single}
+    outcome["sharded"] = {
+        "parallel": list(train_sharded(rank)),
+        "single": outcome["plain"]["single"],
+    }
     torch.distributed.destroy_process_group()
     if rank == 0:
         print(json.dumps(outcome))
