@@ -8,7 +8,7 @@ PYTEST = $(RUN)/python -m pytest -q -n auto --dist worksteal
 DEMO_DEEPSPEED = 0.17.2 0.19.8
 TABLE_DEEPSPEED = 0.9.5 0.14.0 0.14.2 0.14.3 0.17.2 0.18.5 0.18.8 0.19.2 0.19.8
 
-.PHONY: demo test test-deepspeed test-frameworks test-long soak mutate-core fuzz sanitize lint format bench bench-engine bench-collectives bench-trace setup clean help
+.PHONY: demo test test-deepspeed test-frameworks test-long soak mutate-core fuzz sanitize lint format bench bench-engine bench-collectives bench-trace bench-vgpu setup clean help
 
 help:
 	@echo "make demo            set up, then find the race of DeepSpeed 0.17.2 without a GPU"
@@ -24,6 +24,7 @@ help:
 	@echo "make bench-engine    the engine against PyTorch's sanitizer and TSan fibers"
 	@echo "make bench-collectives  recording, comparing and checking collectives; 10,000 ranks"
 	@echo "make bench-trace     added time per op while a trace is written"
+	@echo "make bench-vgpu      what the virtual GPU adds per op and at start, and its bounds"
 	@echo "make lint            ruff, mypy --strict, clang-format; make format repairs what it can"
 	@echo "make clean           remove what was built; .venv and .deepspeed too"
 
@@ -77,6 +78,12 @@ bench-collectives: setup
 
 bench-engine: setup
 	$(RUN)/python bench/engine.py
+
+# The CPU build is only read for its start-up time, from a folder of its own.
+bench-vgpu: setup
+	test -d build/cpu_torch || $(RUN)/pip install -q --no-deps --target build/cpu_torch \
+		--extra-index-url https://download.pytorch.org/whl/cpu torch==2.13.0+cpu
+	$(RUN)/python bench/vgpu.py
 
 lint:
 	@$(SETUP) --tools
