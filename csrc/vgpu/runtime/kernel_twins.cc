@@ -33,8 +33,9 @@ std::string name_without_parameters(const std::string& mangled) {
 
 class TwinStep final : public Step {
  public:
-  TwinStep(std::shared_ptr<const KernelTwin> twin, const LaunchShape& shape)
-      : twin_(std::move(twin)),
+  TwinStep(const Kernel& kernel, std::shared_ptr<const KernelTwin> twin, const LaunchShape& shape)
+      : kernel_(kernel),
+        twin_(std::move(twin)),
         grid_{shape.grid.x, shape.grid.y, shape.grid.z},
         block_{shape.block.x, shape.block.y, shape.block.z} {
     // CUDA copies the arguments at the launch as well.
@@ -52,8 +53,10 @@ class TwinStep final : public Step {
     twin_->function(twin_->context, grid_, block_, arguments.data());
     return Outcome::kDone;
   }
+  std::string describe() const override { return kernel_.name; }
 
  private:
+  const Kernel& kernel_;
   const std::shared_ptr<const KernelTwin> twin_;
   unsigned grid_[3];
   unsigned block_[3];
@@ -112,7 +115,7 @@ Work work_of_launch(const Kernel& kernel, const LaunchShape& shape) {
     streamguard_vgpu_log_unsupported("a launch with packed arguments, of a kernel with a twin");
     return std::monostate{};
   }
-  return std::static_pointer_cast<Step>(std::make_shared<TwinStep>(std::move(twin), shape));
+  return std::static_pointer_cast<Step>(std::make_shared<TwinStep>(kernel, std::move(twin), shape));
 }
 
 }  // namespace streamguard::vgpu
