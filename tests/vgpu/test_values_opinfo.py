@@ -10,7 +10,6 @@ from tests.vgpu.opinfo_sweep import DIFFERENT
 from tests.vgpu.values_program import start
 
 LEAST_EQUAL = 0.98
-UNSET = "memory that is never set"
 
 
 @pytest.mark.long
@@ -30,9 +29,7 @@ def test_every_operator_gives_the_cpus_values(schedule: str) -> None:
     counts = end["counts"]
     print(counts)
     listed = set().union(*DIFFERENT.values())
-    by_chance = DIFFERENT[UNSET]  # unset memory may hold the same bytes
     assert [record for record in differences if record["op"] not in listed] == []
-    assert listed - {record["op"] for record in differences} <= by_chance
     assert end["not computed"] == {}
     for direction in ("forward", "in place", "grad"):
         assert counts[f"{direction} checks"] > 100
