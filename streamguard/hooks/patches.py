@@ -11,6 +11,7 @@ import torch.distributed
 
 from streamguard import _hooks
 from streamguard.hooks.graphs import graph_patches
+from streamguard.hooks.triton_launches import triton_patches
 from streamguard.patching import Method, Undo, wrap_method
 
 # ProcessGroupNCCL reads it as a boolean: see `wait_blocks`.
@@ -28,6 +29,7 @@ def install_patches() -> Undo:
         wrap_method(torch.cuda.Stream, "query", _telling_stream),
         *graph_patches(),
     ]
+    undo_triton = triton_patches()
     if torch.distributed.is_available():
         work = torch.distributed.Work
         group = torch.distributed.ProcessGroup
@@ -38,7 +40,7 @@ def install_patches() -> Undo:
         ]
 
     def undo_all() -> None:
-        for restore in reversed(undo):
+        for restore in (*reversed(undo), *reversed(undo_triton)):
             restore()
 
     return undo_all

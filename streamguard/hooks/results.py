@@ -66,7 +66,7 @@ def coverage() -> dict[str, object]:
         "tensors with more than 1024 separate runs": truncated,
         "replays of graphs whose capture was not seen": unknown_replays,
         "queries by libraries, which order nothing": counters.pop("unused_queries"),
-        **_opaque_kernels(counters.pop("opaque_kernels")),
+        **_opaque_kernels({**counters.pop("opaque_kernels"), **_triton_kernels()}),
     }
     opaque = {what: count for what, count in limits.items() if count}
     layers = [layer for layer in LAYERS if layer != "allocator" or allocator_is_traced]
@@ -85,6 +85,12 @@ def coverage() -> dict[str, object]:
             torch.distributed.is_available() and torch.distributed.is_initialized()
         ),
     }
+
+
+def _triton_kernels() -> dict[str, int]:
+    from streamguard.hooks.triton_launches import launches
+
+    return {f"{name} (Triton)": count for name, count in launches().items()}
 
 
 def _opaque_kernels(launches: dict[str, int]) -> dict[str, int]:
