@@ -2,6 +2,7 @@
 #ifndef STREAMGUARD_VGPU_RUNTIME_GRAPH_H_
 #define STREAMGUARD_VGPU_RUNTIME_GRAPH_H_
 
+#include <atomic>
 #include <thread>
 #include <unordered_map>
 #include <vector>
@@ -71,7 +72,8 @@ class GraphLaunch final : public Step {
 
  private:
   const std::shared_ptr<GraphExec> executable_;
-  size_t next_ = 0;
+  // Read by threads that look for demands while the launch runs.
+  std::atomic<size_t> next_{0};
 };
 
 }  // namespace streamguard::vgpu
