@@ -230,9 +230,19 @@ def _stall(views: Mapping[int, View], groups: Mapping[str, tuple[int, ...]]) -> 
 
 
 def _minority(waits: Sequence[Wait]) -> tuple[int, ...]:
-    """The ranks that wait where the fewest wait; both sides where it is a draw."""
-    places: dict[tuple[str, int], list[int]] = {}
+    """The ranks that wait where the fewest wait.
+
+    Of equally few those that most others wait for; all of them where that is a draw too.
+    """
+    places: dict[tuple[str, int], set[int]] = {}
+    waiting_for: dict[int, set[int]] = {}
     for wait in waits:
-        places.setdefault((wait.key, wait.position), []).append(wait.rank)
-    fewest = min(len(ranks) for ranks in places.values())
-    return tuple(sorted({r for ranks in places.values() if len(ranks) == fewest for r in ranks}))
+        places.setdefault((wait.key, wait.position), set()).add(wait.rank)
+        for rank in wait.missing:
+            waiting_for.setdefault(rank, set()).add(wait.rank)
+
+    def weight(ranks: set[int]) -> tuple[int, int]:
+        return len(ranks), -sum(len(waiting_for.get(rank, ())) for rank in ranks)
+
+    least = min(weight(ranks) for ranks in places.values())
+    return tuple(sorted({r for ranks in places.values() if weight(ranks) == least for r in ranks}))

@@ -46,6 +46,14 @@ def render(
         lines.append(f"  last call that all made: #{verdict.last_common}{common}")
     if verdict.difference is not None:
         lines += _table(verdict, views)
+    if verdict.kind == "mismatch" and verdict.difference is None:
+        # The two ends of one message.
+        lines += [
+            f"  rank {wait.rank}: {wait.call.what}  at {wait.call.place}"
+            for wait in verdict.waits
+            if wait.call is not None
+        ]
+        return "\n".join(lines) + "\n"
     if verdict.difference is None and verdict.kind != "stuck":
         lines += _waits(verdict.waits, views)
     lines += _others(verdict, views)

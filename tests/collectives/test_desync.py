@@ -96,3 +96,15 @@ def test_the_ends_of_a_message_are_compared() -> None:
     verdict = judge(views)
 
     assert (verdict.kind, verdict.culprits) == ("mismatch", (0, 1))
+
+
+def test_of_equally_few_those_are_named_that_most_wait_for() -> None:
+    """Rank 0 sends to rank 3 what rank 2 waits for; ranks 1 and 3 wait for both in a."""
+    views = {r: _view(r, a=_stream(1)) for r in (1, 3)}
+    views |= {r: _view(r, a=_stream()) for r in (0, 2)}
+    views[0].messages = [("a", Call("send", "", "", "", 0, 0, 3, 0, "float32 [4]"))]
+    views[2].messages = [("a", Call("recv", "", "", "", 0, 0, 0, 0, "float32 [4]"))]
+
+    verdict = judge(views)
+
+    assert (verdict.kind, verdict.culprits) == ("program", (0, 2))
