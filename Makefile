@@ -61,7 +61,7 @@ fuzz:
 	$(RUN)/python tools/fuzz_litmus.py --inputs $(FUZZ_INPUTS)
 	$(RUN)/python tools/fuzz_trace.py --inputs $(FUZZ_INPUTS)
 
-sanitize:
+sanitize: setup
 	tools/sanitize_core.sh
 	tools/sanitize_vgpu.sh
 
