@@ -49,7 +49,6 @@ def parse_arguments() -> argparse.Namespace:
         action="store_true",
         help="copy all batches to the device before the first step: a copy waits for the device",
     )
-    parser.add_argument("--offload", action="store_true", help="optimizer states on the host")
     parser.add_argument("--dtype", choices=sorted(DTYPES), default="bf16")
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--width", type=int, default=32, help="a multiple of 4")
@@ -98,8 +97,6 @@ def deepspeed_config(arguments: argparse.Namespace) -> dict[str, Any]:
         config["zero_optimization"]["stage3_param_persistence_threshold"] = 0
     if arguments.no_throughput_sync:
         config["timers"] = {"throughput": {"enabled": True, "synchronized": False}}
-    if arguments.offload:
-        config["zero_optimization"]["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
     if arguments.dtype != "fp32":
         config[arguments.dtype] = {"enabled": True}
     return config
