@@ -8,7 +8,7 @@ PYTEST = $(RUN)/python -m pytest -q -n auto --dist worksteal
 DEMO_DEEPSPEED = 0.17.2 0.19.8
 TABLE_DEEPSPEED = 0.9.5 0.14.0 0.14.2 0.14.3 0.17.2 0.18.5 0.18.8 0.19.2 0.19.8
 
-.PHONY: demo test test-deepspeed test-frameworks test-long soak mutate-core fuzz sanitize lint format bench bench-engine bench-collectives bench-trace bench-vgpu setup clean help
+.PHONY: demo test test-deepspeed test-frameworks test-long soak mutate-core fuzz sanitize lint format verify-reducer bench bench-engine bench-collectives bench-trace bench-vgpu setup clean help
 
 help:
 	@echo "make demo            set up, then find the race of DeepSpeed 0.17.2 without a GPU"
@@ -20,6 +20,7 @@ help:
 	@echo "make mutate-core     break each rule of the engine in turn; every mutant must be killed"
 	@echo "make fuzz            damaged input for engine, litmus reader and trace reader, FUZZ_INPUTS=1000000 each (clang)"
 	@echo "make sanitize        the engine and the virtual GPU under ASan, UBSan and TSan"
+	@echo "make verify-reducer  the own reducer on 2, 3 and 4 ranks: schedules, every edge left out, bytes, memory"
 	@echo "make bench           added time per op against PyTorch's sanitizer, in the same run"
 	@echo "make bench-engine    the engine against PyTorch's sanitizer and TSan fibers"
 	@echo "make bench-collectives  recording, comparing and checking collectives; 10,000 ranks"
@@ -64,6 +65,9 @@ fuzz:
 sanitize: setup
 	tools/sanitize_core.sh
 	tools/sanitize_vgpu.sh
+
+verify-reducer: setup
+	$(RUN)/streamguard verify-reducer --json build/reducer.json
 
 bench: setup
 	$(RUN)/python bench/run.py

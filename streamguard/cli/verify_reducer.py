@@ -55,12 +55,13 @@ def run(arguments: argparse.Namespace) -> int:
         load.check_built()
     except MissingBuildError as error:
         raise UsageError(f"verify-reducer runs on the virtual GPU. {error}") from error
+    versions = _versions(subject)
     environment = {**os.environ, "PYTHONWARNINGS": "ignore", **subject.environment}
     with Jobs(devices=max(numbers), preload=subject.preload, environment=environment) as jobs:
         progress = _say_nothing if arguments.quiet else _say
         verification = Verification(subject, jobs, progress)
         parts = tuple(verification.certify(ranks) for ranks in numbers)
-    certificate = Certificate(subject.name, _versions(subject), parts)
+    certificate = Certificate(subject.name, versions, parts)
     if arguments.json == "-":
         write_text(json.dumps(certificate.to_json(), indent=2) + "\n", sys.stdout)
         return CLEAN if certificate.holds else RACES
@@ -85,7 +86,10 @@ def _check_file(name: str | None) -> None:
 def _versions(subject: Subject) -> dict[str, str]:
     versions = {"streamguard": __version__, "torch": metadata.version("torch")}
     if subject.name != "own":
-        versions["deepspeed"] = metadata.version("deepspeed")
+        try:
+            versions["deepspeed"] = metadata.version("deepspeed")
+        except metadata.PackageNotFoundError as error:
+            raise UsageError(f"--reducer {subject.name}: DeepSpeed is not installed") from error
     return versions
 
 

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from streamguard.report.model import Finding
     from streamguard.session import Session
 
-STEPS = 3
+STEPS = 2
 ROUNDS = 2
 RING_SIZE = 2
 BUCKET_BYTES = 2048
 _WIDTH = 12
-_BLOCKS = 4
+_BLOCKS = 3
 _BATCH = 3
 
 

@@ -50,8 +50,14 @@ class Verification:
             changed = _changes(reference, _results(self._run(ranks, schedule)))
             if changed:
                 different[schedule] = changed
-        edges = tuple(self._prove(edge, ranks, reference, schedules) for edge in self.subject.edges)
-        return _certificate(_results(watched), watched.calls, schedules, different, edges)
+        edges = []
+        for edge in self.subject.edges:
+            self.progress(f"{ranks} ranks: without edge {edge}")
+            proof = self._prove(edge, ranks, reference, schedules)
+            when = f"bytes change under {proof.schedule}" if proof.schedule else "no byte changes"
+            self.progress(f"{ranks} ranks: without edge {edge}: {proof.findings} races, {when}")
+            edges.append(proof)
+        return _certificate(_results(watched), watched.calls, schedules, different, tuple(edges))
 
     def _prove(
         self,
@@ -60,7 +66,6 @@ class Verification:
         reference: Sequence[Result],
         schedules: Sequence[str],
     ) -> EdgeProof:
-        self.progress(f"{ranks} ranks: without edge {edge}")
         findings: tuple[str, ...] = ()
         try:
             findings = _findings(_results(self._run(ranks, "eager", without=edge, watch=True)))

@@ -37,8 +37,9 @@ def main() -> None:
     from streamguard.vgpu import values
 
     values.install()
-    # Imported before the fork, so that no rank spends time on it.
-    for module in sys.argv[2:]:
+    # Imported before the fork: torch's optimizers import torch._dynamo at their first step, 800
+    # modules that take twenty times as long as a small training.
+    for module in ("torch._dynamo", "streamguard.hooks", *sys.argv[2:]):
         importlib.import_module(module)
     assert not torch.cuda.is_initialized(), "a fork cannot use a device of its parent"
     for line in sys.stdin:

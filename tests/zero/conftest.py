@@ -19,6 +19,8 @@ def jobs() -> Iterator[Jobs]:
     """Run programs of tests.zero on up to eight ranks."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
     with Jobs(
-        devices=DEVICES, preload=["tests.zero.training_programs"], environment=environment
+        devices=DEVICES,
+        preload=["tests.zero.training_programs", "streamguard.verify.own"],
+        environment=environment,
     ) as running:
         yield running

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import torch.distributed as distributed
 
+from streamguard.vgpu import describe
 from streamguard.zero import ZeroOptimizer
 from tests.zero import random_models
 
@@ -92,3 +93,29 @@ def _worst_error(
         allowed = max(epsilons) / 2 * terms * scale + tiny
         worst = max(worst, float(((got - exact).abs() / allowed).max()))
     return worst
+
+
+def wrong_when_late(rank: int, ranks: int, argument: dict[str, Any]) -> dict[str, Any]:
+    """Claims other parameters under the lazy schedule; a reducer that only `verify` must judge."""
+    is_late = describe().schedule == "lazy" and argument["overlap"]
+    return {
+        "losses": "same",
+        "gradients": "same",
+        "parameters": "other" if is_late else "same",
+        "rounds": 1,
+        "steps": 1,
+        "gradient_bytes": 0,
+        "parameter_bytes": 0,
+        "padding_bytes": 0,
+        "memory": {"slots": 0, "shards": 0, "deferred_peak": 0, "bound": 0},
+        "late_allocations": 0,
+        "findings": [],
+        "coverage": {
+            "ops": 0,
+            "accesses": 0,
+            "collectives": 0,
+            "waits": 0,
+            "opaque_launches": 0,
+            "unregistered_kernels": 0,
+        },
+    }
