@@ -21,6 +21,7 @@ from streamguard.api import watch
 from streamguard.deepspeed.adapter import register_import_hooks as name_buffers
 from streamguard.deepspeed.repair.bucket_order import BucketOrder
 from streamguard.deepspeed.repair.install import register_import_hooks as repair_reducer
+from streamguard.verify.watched import coverage_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -174,17 +175,9 @@ def _digest(tensors: Iterable[Tensor]) -> str:
 def _watched(session: Session | None) -> dict[str, object]:
     if session is None:
         return {}
-    coverage = session.coverage()
     return {
         "findings": [_text_of(finding) for finding in session.findings()],
-        "coverage": {
-            "ops": coverage.ops,
-            "accesses": coverage.accesses,
-            "collectives": coverage.collectives,
-            "waits": coverage.waits,
-            "opaque_launches": sum(count for _, count in coverage.opaque),
-            "unregistered_kernels": coverage.unregistered_kernels,
-        },
+        "coverage": coverage_of(session.coverage()),
     }
 
 

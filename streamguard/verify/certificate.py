@@ -84,7 +84,8 @@ class RankCertificate:
     def is_covered(self) -> bool:
         """Whether the detector saw something and nothing escaped it."""
         unseen = self.coverage["opaque_launches"] + self.coverage["unregistered_kernels"]
-        return self.coverage["accesses"] > 0 and unseen == 0
+        every_rank = self.coverage.get("launches_observed", 0) == self.ranks
+        return self.coverage["accesses"] > 0 and every_rank and unseen == 0
 
     @property
     def is_within_memory(self) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from streamguard.errors import StreamguardError
+from streamguard.hooks.interposer import preloading
 
 _LIMIT_S = 120.0  # a hang must end as a failure; nothing else depends on time
 
@@ -75,7 +76,8 @@ class Jobs:
             [sys.executable, "-m", "streamguard.verify.zygote", str(devices), *preload],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=variables,
+            # Hears launches outside of ops: without it the detector's coverage would be unknown.
+            env=preloading(variables),
             text=True,
         )
 

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from streamguard.api import watch
+from streamguard.verify.watched import coverage_of
 from streamguard.zero import Edge, ZeroOptimizer
 
 if TYPE_CHECKING:
@@ -157,17 +158,9 @@ def _sizes(optimizer: ZeroOptimizer, ranks: int) -> dict[str, object]:
 def _watched(session: Session | None) -> dict[str, object]:
     if session is None:
         return {}
-    coverage = session.coverage()
     return {
         "findings": [_text_of(finding) for finding in session.findings()],
-        "coverage": {
-            "ops": coverage.ops,
-            "accesses": coverage.accesses,
-            "collectives": coverage.collectives,
-            "waits": coverage.waits,
-            "opaque_launches": sum(count for _, count in coverage.opaque),
-            "unregistered_kernels": coverage.unregistered_kernels,
-        },
+        "coverage": coverage_of(session.coverage()),
     }
 
 
