@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from streamguard.cli.main import main
 from streamguard.collectives.audit import Audit, Row, audit_rank
 from streamguard.collectives.record import read_logs
 from tests.collectives.launch import Outcome, launch
@@ -69,6 +70,11 @@ def test_zero_1_and_2_all_reduce_twice_the_minimum(
         "`reduce_scatter: true`"
     )
     _agrees_with_comms_logger(outcome, tmp_path)
+    chart = tmp_path / "chart.png"
+    command = ["audit", "--from", str(tmp_path), "--chart", str(chart), "--max-ratio"]
+    assert main([*command, "1.2"]) == 66
+    assert main([*command, "2.1"]) == 0
+    assert chart.read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.long
