@@ -209,6 +209,22 @@ class Engine:
         /,
     ) -> int: ...
     def host_access(self, thread: int, accesses: Sequence[_Access], label: int, /) -> int: ...
+    def foresee_launch(
+        self, thread: int, stream: int, accesses: Sequence[_Access], label: int, /
+    ) -> list[Race]: ...
+    def foresee_collective(
+        self,
+        thread: int,
+        stream: int,
+        communicator: int,
+        accesses: Sequence[_Access],
+        label: int,
+        /,
+    ) -> list[Race]: ...
+    def foresee_graph(self, thread: int, graph: int, stream: int, /) -> list[Race]: ...
+    def foresee_host_access(
+        self, thread: int, accesses: Sequence[_Access], label: int, /
+    ) -> list[Race]: ...
     def copy(
         self,
         thread: int,

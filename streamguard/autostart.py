@@ -138,6 +138,8 @@ def _restart_under_run(config: Config) -> None:
         for name, value in os.environ.items()
         if name not in ("STREAMGUARD", "STREAMGUARD_VGPU", "STREAMGUARD_EXIT")
     }
+    if config.mode != "watch":
+        options.append(f"--{config.mode}")
     own = [sys.executable, "-m", "streamguard.cli.main", "run", *options, "--", *command]
     os.execve(sys.executable, own, environ)
 

@@ -18,12 +18,18 @@ Stacks = Literal["off", "leaf", "full"]
 Reducer = Literal["repair"]
 Collectives = Literal["off", "async", "strict"]
 OnHang = Literal["report", "abort", "raise"]
+Mode = Literal["watch", "enforce"]
 
 STACKS: tuple[Stacks, ...] = ("off", "leaf", "full")
 REDUCERS: tuple[Reducer, ...] = ("repair",)
 COLLECTIVES: tuple[Collectives, ...] = ("off", "async", "strict")
 ON_HANG: tuple[OnHang, ...] = ("report", "abort", "raise")
 DEFAULT_HANG_AFTER_S = 60.0
+_MODES: dict[str, Mode | None] = {
+    "0": None,
+    "1": "watch",
+    "enforce": "enforce",
+}
 DEFAULT_MEMORY_MB = 16384
 MAX_DEVICES = 64
 
@@ -46,6 +52,10 @@ class Config:
 
     Attributes:
         active: The detector watches this process.
+        mode: What it does besides: nothing, or put in the waits that are missing.
+        every: Look at the ops of every n-th training step only.
+        streams: Names of streams whose ops are looked at; empty: all.
+        enforce_only: Names of streams to which enforced waits are limited; empty: all.
         vgpu_devices: Number of virtual devices, or None for the machine's own GPUs.
         vgpu_schedule: Which of the allowed orders the virtual GPU takes.
         vgpu_values: The virtual GPU computes values.
@@ -71,6 +81,10 @@ class Config:
     """
 
     active: bool = False
+    mode: Mode = "watch"
+    enforce_only: tuple[str, ...] = ()
+    every: int = 1
+    streams: tuple[str, ...] = ()
     vgpu_devices: int | None = None
     vgpu_schedule: str = "eager"
     vgpu_values: bool = True
@@ -107,8 +121,13 @@ def parse(environ: Mapping[str, str]) -> Config:
     Raises:
         ConfigurationError: a value is not understood; `variable` says which.
     """
+    mode = _mode(environ, "STREAMGUARD")
     return Config(
-        active=_switch(environ, "STREAMGUARD", default=False),
+        active=mode is not None,
+        mode=mode or "watch",
+        every=_every(environ, "STREAMGUARD_EVERY", mode),
+        streams=parse_patterns(environ.get("STREAMGUARD_STREAMS", "")),
+        enforce_only=parse_patterns(environ.get("STREAMGUARD_ENFORCE_ONLY", "")),
         vgpu_devices=_devices(environ, "STREAMGUARD_VGPU"),
         vgpu_schedule=_schedule(environ, "STREAMGUARD_VGPU_SCHEDULE"),
         vgpu_values=_switch(environ, "STREAMGUARD_VGPU_VALUES", default=True),
@@ -140,6 +159,22 @@ def parse_patterns(text: str) -> tuple[str, ...]:
     """
     patterns = re.split(r",(?![^\[]*\])", text)
     return tuple(pattern.strip() for pattern in patterns if pattern.strip())
+
+
+def _mode(environ: Mapping[str, str], variable: str) -> Mode | None:
+    value = environ.get(variable) or "0"
+    if value not in _MODES:
+        raise ConfigurationError(variable, value, "1 (watch), enforce or 0 (off)")
+    return _MODES[value]
+
+
+def _every(environ: Mapping[str, str], variable: str, mode: Mode | None) -> int:
+    value = environ.get(variable) or "1"
+    if not value.isascii() or not value.isdecimal() or int(value) == 0:
+        raise ConfigurationError(variable, value, "a number of steps, at least 1")
+    if int(value) > 1 and mode == "enforce":
+        raise ConfigurationError(variable, value, "1 where waits are enforced: in every step")
+    return int(value)
 
 
 def _switch(environ: Mapping[str, str], variable: str, *, default: bool) -> bool:

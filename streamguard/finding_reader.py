@@ -56,7 +56,12 @@ class FindingReader:
         named = self._named.get(finding.id)
         if named is None:
             return finding
-        return replace(keep_names(named, finding), count=finding.count, step=finding.step)
+        return replace(
+            keep_names(named, finding),
+            count=finding.count,
+            step=finding.step,
+            inserted=finding.inserted,
+        )
 
     def _read_anew(self, finding_id: int) -> None:
         finding = self._built(self._read(finding_id))

@@ -61,6 +61,7 @@ def rank_start(config: Config | None = None) -> RankStart:
         virtual_devices=config.vgpu_devices,
         schedule=config.vgpu_schedule if config.vgpu_devices is not None else "",
         selected_ranks=selected,
+        mode=config.mode,
     )
 
 

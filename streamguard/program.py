@@ -17,10 +17,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamguard import identity
+from streamguard import hooks, identity
 from streamguard.config import Config, parse
+from streamguard.device_identity import identify
 from streamguard.errors import StreamguardError
-from streamguard.hooks import native
+from streamguard.hooks import Enforcing, Sampling, native
 from streamguard.node_report import print_node_report, print_report, report_path
 from streamguard.output_directory import problem_of
 from streamguard.report.fields import FieldError
@@ -90,7 +91,11 @@ class Program:
         # The program may change its directory; the files of all ranks belong into one place.
         self._directory = output_directory(config).absolute()
         self._session = Session(
-            stacks=config.stacks, accesses=config.accesses, on_finding=self._on_finding
+            stacks=config.stacks,
+            accesses=config.accesses,
+            enforcing=_enforcing(config),
+            sampling=Sampling(every=config.every, streams=config.streams),
+            on_finding=self._on_finding,
         )
         self._recording = self._new_recording()
         self._is_watching = False
@@ -173,8 +178,8 @@ class Program:
         if self._is_watching:
             try:
                 self._session.stop()
-                findings = self._session.findings()
-                coverage = self._session.coverage()
+                findings = (*self._session.findings(), *self._session.waits())
+                coverage = replace(self._session.coverage(), devices=identify(hooks.devices()))
                 accesses = self._session.accesses()
             except (StreamguardError, FieldError) as error:
                 self._note(f"the findings could not be read: {error}")
@@ -272,6 +277,13 @@ class Program:
         self._recording = None
         if self._start is None:
             self._pid = os.getpid()
+
+
+def _enforcing(config: Config) -> Enforcing | None:
+    if config.mode != "enforce":
+        return None
+    # The virtual GPU's kernels take no time, so its event times say nothing.
+    return Enforcing(only=config.enforce_only, is_timed=config.vgpu_devices is None)
 
 
 def _after_init_process_group(callback: Callable[[], None]) -> Callable[[], None]:

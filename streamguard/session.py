@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from fnmatch import fnmatchcase
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from streamguard.config import Stacks
 from streamguard.errors import UsageError
 from streamguard.finding_reader import Annotator, FindingReader, RawFinding
 from streamguard.identity import rank_start
+from streamguard.nvtx_marks import mark_finding
 from streamguard.report.build import build_coverage, build_finding, build_watched
 from streamguard.report.merge import merge_ranks
 from streamguard.report.model import (
@@ -26,6 +28,9 @@ from streamguard.report.model import (
     Report,
     WatchedAccess,
 )
+
+if TYPE_CHECKING:
+    from streamguard.hooks import Enforcing, Sampling
 
 _NO_STEP = -1
 
@@ -41,6 +46,9 @@ class Session:
     Args:
         stacks: How many Python frames are kept with each op.
         accesses: Patterns of region names; accesses to regions named while it is open are listed.
+        sampling: What to look at; by default everything. Counts in the outermost session only.
+        enforcing: Put the missing waits in; what they order is no finding, see `waits`. Counts in
+            the outermost session only.
         on_finding: Called for every new distinct finding, from the thread that made the second
             access, while that access is being issued; again when more of its names are known.
     """
@@ -50,10 +58,14 @@ class Session:
         *,
         stacks: Stacks = "full",
         accesses: Iterable[str] = (),
+        enforcing: Enforcing | None = None,
+        sampling: Sampling | None = None,
         on_finding: Callable[[Finding], None] | None = None,
     ) -> None:
         self._stacks = stacks
         self._accesses = tuple(accesses)
+        self._enforcing = enforcing
+        self._sampling = sampling
         self._on_finding = on_finding
         self._outer: Session | None = None
         self._undo: Callable[[], None] | None = None
@@ -81,7 +93,12 @@ class Session:
         self._reader = self._new_reader()
         self._outer = _current
         if self._outer is None:
-            self._undo = hooks.install(stacks=self._stacks, sink=self._reader.announce)
+            self._undo = hooks.install(
+                stacks=self._stacks,
+                sink=self._sink,
+                enforcing=self._enforcing,
+                sampling=self._sampling,
+            )
             hooks.set_step(_NO_STEP)  # not the last step of an earlier session
         self._counts_before = {
             finding.id: finding.count for finding in map(build_finding, hooks.findings())
@@ -107,7 +124,11 @@ class Session:
 
     def findings(self) -> tuple[Finding, ...]:
         """All pairs found while the session was open, with their counts in that time."""
-        return self._state()[0]
+        return tuple(finding for finding in self._state()[0] if finding.inserted is None)
+
+    def waits(self) -> tuple[Finding, ...]:
+        """The pairs that would have raced and that inserted waits kept apart."""
+        return tuple(finding for finding in self._state()[0] if finding.inserted is not None)
 
     def coverage(self) -> Coverage:
         """What was seen while the session was open."""
@@ -165,6 +186,12 @@ class Session:
                 findings.append(replace(finding, count=count))
         coverage = _difference(build_coverage(hooks.coverage()), self._coverage_before)
         return tuple(findings), coverage, tuple(build_watched(raw) for raw in hooks.watched())
+
+    def _sink(self, finding_id: int) -> None:
+        from streamguard import hooks
+
+        self._reader.announce(finding_id)
+        mark_finding(build_finding(hooks.finding(finding_id)))
 
     def _new_reader(self) -> FindingReader:
         from streamguard import hooks
@@ -274,6 +301,7 @@ def _brackets_literal(pattern: str) -> str:
 def _difference(after: Coverage, before: Coverage) -> Coverage:
     """Coverage of a time: counts are differences, the rest is as it is now."""
     counts = {"ops", "accesses", "collectives", "waits", "records", "syncs"}
+    counts |= {"waits_inserted", "waits_not_inserted"}
     changed: dict[str, int] = {
         item.name: getattr(after, item.name) - getattr(before, item.name)
         for item in fields(Coverage)
@@ -290,4 +318,6 @@ def _difference(after: Coverage, before: Coverage) -> Coverage:
         waits=changed["waits"],
         records=changed["records"],
         syncs=changed["syncs"],
+        waits_inserted=changed["waits_inserted"],
+        waits_not_inserted=changed["waits_not_inserted"],
     )

@@ -171,6 +171,35 @@ void bind_accesses(Class& engine) {
       });
 }
 
+void bind_foresight(Class& engine) {
+  engine
+      .def("foresee_launch",
+           [](CheckedEngine& self, std::uint32_t thread, std::uint32_t stream,
+              const Accesses& accesses, std::uint32_t label) {
+             return self.engine.foresee_launch(self.thread(thread), self.stream(stream),
+                                               CheckedEngine::converted(accesses),
+                                               {LabelId{label}, SiteId{}});
+           })
+      .def("foresee_collective",
+           [](CheckedEngine& self, std::uint32_t thread, std::uint32_t stream,
+              std::uint64_t communicator, const Accesses& accesses, std::uint32_t label) {
+             return self.engine.foresee_collective(
+                 self.thread(thread), self.stream(stream), CommunicatorId{communicator},
+                 CheckedEngine::converted(accesses), {LabelId{label}, SiteId{}});
+           })
+      .def(
+          "foresee_graph",
+          [](CheckedEngine& self, std::uint32_t thread, std::uint32_t graph, std::uint32_t stream) {
+            return self.engine.foresee_graph(self.thread(thread), GraphId{graph},
+                                             self.stream(stream));
+          })
+      .def("foresee_host_access", [](CheckedEngine& self, std::uint32_t thread,
+                                     const Accesses& accesses, std::uint32_t label) {
+        return self.engine.foresee_host_access(
+            self.thread(thread), CheckedEngine::converted(accesses), {LabelId{label}, SiteId{}});
+      });
+}
+
 void bind_order(Class& engine) {
   engine
       .def(
@@ -305,6 +334,7 @@ void bind_engine(py::module_& module) {
       .def("take_trace", &CheckedEngine::take_trace);
   bind_memory(engine);
   bind_accesses(engine);
+  bind_foresight(engine);
   bind_order(engine);
   bind_graphs(engine);
   bind_results(engine);

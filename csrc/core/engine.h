@@ -112,6 +112,20 @@ class Engine {
   OpId memset(HostThreadId thread, StreamId stream, AccessSpan accesses, CopyMode mode,
               OpInfo info);
 
+  // Foresight ------------------------------------------------------------------------------------
+  // The races that the op would reveal if it were issued now, for a caller that puts the missing
+  // waits in before it starts. Nothing is issued; the stream learns what its next op would know
+  // anyway (HB-02, HB-05). Uses after free are left out: no wait repairs them.
+  // Cost: O(lanes) where the stream knows all work, else as the op itself.
+  std::vector<Race> foresee_launch(HostThreadId thread, StreamId stream, AccessSpan accesses,
+                                   OpInfo info);
+  std::vector<Race> foresee_collective(HostThreadId thread, StreamId stream,
+                                       CommunicatorId communicator, AccessSpan accesses,
+                                       OpInfo info);
+  // Of a graph's nodes only races with what was issued before the launch: no wait repairs others.
+  std::vector<Race> foresee_graph(HostThreadId thread, GraphId graph, StreamId stream);
+  std::vector<Race> foresee_host_access(HostThreadId thread, AccessSpan accesses, OpInfo info);
+
   // Order ----------------------------------------------------------------------------------------
   // Marks all work issued to `stream` so far; replaces the event's earlier record for later waits.
   void record_event(HostThreadId thread, EventId event, StreamId stream);

@@ -71,6 +71,7 @@ struct Engine::Parts {
   void wait_on_host(HostThreadId thread, const Stream& on);
   void wait_for_newest_op(HostThreadId thread, const Stream& on);
   OpId run(HostThreadId thread, StreamId on, AccessSpan accesses, OpInfo info);
+  std::vector<Race> foresee(HostThreadId thread, StreamId on, AccessSpan accesses, OpInfo info);
   OpId capture_op(Stream& on, CommunicatorId communicator, AccessSpan accesses, OpInfo info);
   void order_collective(CommunicatorId communicator, LaneId lane);
   void note_collective(CommunicatorId communicator, LaneId lane);

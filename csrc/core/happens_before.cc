@@ -172,6 +172,14 @@ bool HappensBefore::is_clock_known_to_hosts(const VectorClock& clock) const {
   return true;
 }
 
+bool HappensBefore::knows_every_op(LaneId lane) const {
+  const VectorClock& known = clock(lane);
+  for (std::uint32_t other = 0; other < lanes_.size(); ++other) {
+    if (!known.knows(LaneId{other}, lanes_[other].newest_epoch)) return false;
+  }
+  return true;
+}
+
 OrderEdge HappensBefore::last_edge(LaneId lane, LaneId other) const {
   const auto& edges = lanes_[lane.value].edges;
   return other.value < edges.size() ? edges[other.value] : OrderEdge{};

@@ -63,6 +63,10 @@ class HappensBefore {
   bool knows(LaneId lane, LaneId other, Epoch epoch) const {
     return clock(lane).knows(other, epoch);
   }
+  // Whether nothing that was issued can be unordered with the next op of `lane`.
+  bool knows_every_op(LaneId lane) const;
+  // Epoch that the next op of `lane` will have.
+  Epoch next_epoch(LaneId lane) const { return lanes_[lane.value].newest_epoch + 1; }
   // Whether every host thread knows that epoch: such an access can never race again.
   bool is_known_to_hosts(LaneId lane, Epoch epoch) const {
     for (LaneId host : host_lanes_) {

@@ -39,21 +39,26 @@ void RaceDetector::prefetch(AccessSpan accesses) const {
   for (const Access& access : accesses) shadow_.prefetch_home(access.region.begin);
 }
 
-void RaceDetector::enter(const RunningOp& running, AccessSpan accesses) {
+template <typename Visit>
+void RaceDetector::visit_parts(AccessSpan accesses, Visit visit) {
   for (const Access& access : accesses) shadow_.prefetch_stray(access.region.begin);
   if (!has_reads_and_writes(accesses)) {
-    for (const Access& access : accesses) enter_access(running, access);
+    for (const Access& access : accesses) visit(access);
     return;
   }
   own_writes_.set(accesses);
-  enter_kind(running, accesses, AccessKind::kWrite);
+  for (const Access& access : accesses) {
+    if (access.kind == AccessKind::kWrite) visit(access);
+  }
   for (const Access& access : accesses) {
     if (access.kind == AccessKind::kWrite) continue;
     own_writes_.subtract_from(access.region.normalized(), pieces_);
-    for (const Region& piece : pieces_) {
-      enter_access(running, {piece, AccessKind::kRead, access.allocation});
-    }
+    for (const Region& piece : pieces_) visit({piece, AccessKind::kRead, access.allocation});
   }
+}
+
+void RaceDetector::enter(const RunningOp& running, AccessSpan accesses) {
+  visit_parts(accesses, [&](const Access& access) { enter_access(running, access); });
 }
 
 void RaceDetector::enter_kind(const RunningOp& running, AccessSpan accesses, AccessKind kind) {
@@ -62,14 +67,34 @@ void RaceDetector::enter_kind(const RunningOp& running, AccessSpan accesses, Acc
   }
 }
 
+AccessRecord RaceDetector::record_of(const RunningOp& running, const Region& region,
+                                     AccessKind kind, AllocationId allocation) {
+  return {running.op,     running.info.label, running.info.site, running.on_host, running.stream,
+          running.thread, running.lane,       running.epoch,     region,          kind,
+          allocation};
+}
+
+std::vector<Race> RaceDetector::foresee(const RunningOp& planned, AccessSpan accesses) {
+  std::vector<Race> unordered;
+  std::vector<Race> by_nccl;
+  visit_parts(accesses, [&](const Access& access) {
+    const Region region = access.region.normalized();
+    if (region.is_empty()) return;
+    const AccessRecord record =
+        record_of(planned, region, access.kind, tenant_of(access).allocation);
+    found_.clear();
+    shadow_.check(record, &order_.clock(planned.lane), found_);
+    if (!found_.empty()) describe_found(record, unordered, by_nccl);
+  });
+  return unordered;
+}
+
 void RaceDetector::enter_access(const RunningOp& running, const Access& access) {
   ++access_count_;
   const Region region = access.region.normalized();
   if (region.is_empty()) return;
   const Tenant tenant = tenant_of(access);
-  const AccessRecord record{running.op,     running.info.label, running.info.site, running.on_host,
-                            running.stream, running.thread,     running.lane,      running.epoch,
-                            region,         access.kind,        tenant.allocation};
+  const AccessRecord record = record_of(running, region, access.kind, tenant.allocation);
   if (tenant.is_freed) report_use_after_free(record);
 
   found_.clear();
@@ -81,7 +106,7 @@ void RaceDetector::enter_access(const RunningOp& running, const Access& access) 
     shadow_.enter(record, &clock, found_);
     if (access.allocation == kNoAllocation) shadow_.remember_tenant(region.begin, tenant);
   }
-  if (!found_.empty()) report_found(record);
+  if (!found_.empty()) describe_found(record, races, ordered_by_nccl);
   if (!watch_log_.is_empty()) {
     watch_log_.enter(record, order_, with_communicators_ ? &*with_communicators_ : nullptr);
   }
@@ -114,7 +139,8 @@ void RaceDetector::report_use_after_free(const AccessRecord& access) {
   races.push_back(race);
 }
 
-void RaceDetector::report_found(const AccessRecord& access) {
+void RaceDetector::describe_found(const AccessRecord& access, std::vector<Race>& unordered,
+                                  std::vector<Race>& by_nccl) {
   const auto by_issue = [&](RecordIndex a, RecordIndex b) {
     const OpId first = shadow_.record(a).op;
     const OpId second = shadow_.record(b).op;
@@ -139,7 +165,7 @@ void RaceDetector::report_found(const AccessRecord& access) {
     // HB-09: issue order inside one communicator is how NCCL works, not what it promises.
     const bool only_by_nccl =
         with_communicators_ && with_communicators_->knows(access.lane, earlier.lane, earlier.epoch);
-    (only_by_nccl ? ordered_by_nccl : races).push_back(race);
+    (only_by_nccl ? by_nccl : unordered).push_back(race);
   }
 }
 

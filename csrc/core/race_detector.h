@@ -30,7 +30,7 @@ struct RunningOp {
 // Yields the races of each op against everything before it.
 //
 // Thread safety: none. Refers to its arguments for its whole life.
-// Cost: enter: the accesses times what ShadowMemory::enter says.
+// Cost: enter and foresee: the accesses times what ShadowMemory::enter says.
 class RaceDetector {
  public:
   RaceDetector(History history, const HappensBefore& order,
@@ -43,6 +43,9 @@ class RaceDetector {
   // The parts of an op whose reads and writes run at different places: `accesses` is the whole op.
   void enter_kind(const RunningOp& running, AccessSpan accesses, AccessKind kind);
 
+  // The races that `enter` would report, in the same order; nothing is kept.
+  std::vector<Race> foresee(const RunningOp& planned, AccessSpan accesses);
+
   std::vector<Race> races;
   std::vector<Race> ordered_by_nccl;
   ShadowMemory& shadow() { return shadow_; }
@@ -51,10 +54,18 @@ class RaceDetector {
   std::uint64_t access_count() const { return access_count_; }
 
  private:
+  // Calls visit(access) for what one op really touches: bytes that it reads and writes once, as
+  // written.
+  template <typename Visit>
+  void visit_parts(AccessSpan accesses, Visit visit);
+  static AccessRecord record_of(const RunningOp& running, const Region& region, AccessKind kind,
+                                AllocationId allocation);
   void enter_access(const RunningOp& running, const Access& access);
   Tenant tenant_of(const Access& access);
   void report_use_after_free(const AccessRecord& access);
-  void report_found(const AccessRecord& access);
+  // The races of `access` with what stands in `found_`: to `unordered`, or to `by_nccl`.
+  void describe_found(const AccessRecord& access, std::vector<Race>& unordered,
+                      std::vector<Race>& by_nccl);
 
   const HappensBefore& order_;
   const std::optional<HappensBefore>& with_communicators_;

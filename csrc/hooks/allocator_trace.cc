@@ -4,7 +4,10 @@
 
 #include <atomic>
 
+#include "hooks/current_stream.h"
 #include "hooks/detector.h"
+#include "hooks/enforcer.h"
+#include "hooks/op_scope.h"
 #include "hooks/thread_state.h"
 
 namespace streamguard::hooks {
@@ -14,8 +17,8 @@ using TraceEntry = c10::cuda::CUDACachingAllocator::TraceEntry;
 
 std::atomic<bool> is_attached{false};
 
-void note_allocation(DetectorState& state, core::HostThreadId thread, core::ByteRange bytes,
-                     const TraceEntry& entry) {
+core::AllocationId note_allocation(DetectorState& state, core::HostThreadId thread,
+                                   core::ByteRange bytes, const TraceEntry& entry) {
   // No CUDA call is allowed here, so a stream's flags cannot be queried: a stream that has not run
   // anything yet owns no block as far as the engine knows.
   const auto handle = reinterpret_cast<uint64_t>(entry.stream_);
@@ -32,7 +35,17 @@ void note_allocation(DetectorState& state, core::HostThreadId thread, core::Byte
   if (owner != core::kNoStream && state.engine.is_capturing(owner)) {
     state.graph_blocks.insert(bytes.begin);
   }
-  state.engine.allocate(thread, bytes, core::MemoryKind::kDevice, owner);
+  return state.engine.allocate(thread, bytes, core::MemoryKind::kDevice, owner);
+}
+
+// A block that an op takes while it runs is written by its kernel before anybody can ask. Other
+// blocks are asked about when they are first used: then it is known by which stream.
+void order_reuse(const ThreadState& thread, core::AllocationId block, core::ByteRange bytes,
+                 const TraceEntry& entry) {
+  Enforcer& enforcer = Enforcer::get();
+  if (!enforcer.is_active() || thread.scope == nullptr) return;
+  const core::StreamId stream = stream_of(entry.device_, reinterpret_cast<uint64_t>(entry.stream_));
+  enforcer.order_new_block(thread, stream, block, bytes, thread.scope->info());
 }
 
 void note_free(DetectorState& state, core::HostThreadId thread, core::ByteRange bytes) {
@@ -43,7 +56,8 @@ void note_free(DetectorState& state, core::HostThreadId thread, core::ByteRange 
   if (state.works.take_kept_until_end(block)) state.engine.forget(bytes);
 }
 
-// Called with the allocator's lock held: no CUDA, c10 or Python call in here.
+// Called with the allocator's lock held: no c10 or Python call in here, and of CUDA's only those
+// that neither wait nor allocate (events, flags of a stream), when waits are enforced.
 void on_entry(const TraceEntry& entry) {
   Detector& detector = Detector::get();
   if (!detector.is_active()) return;
@@ -54,11 +68,14 @@ void on_entry(const TraceEntry& entry) {
   const bool is_completed_at_once = thread.freed_just_now == entry.addr_;
   thread.freed_just_now = 0;
   const core::ByteRange bytes{entry.addr_, entry.addr_ + entry.size_};
+  if (entry.action_ == TraceEntry::ALLOC) {
+    const core::AllocationId block =
+        note_allocation(*Detector::Access(detector), thread.id, bytes, entry);
+    order_reuse(thread, block, bytes, entry);
+    return;
+  }
   const Detector::Access state(detector);
   switch (entry.action_) {
-    case TraceEntry::ALLOC:
-      note_allocation(*state, thread.id, bytes, entry);
-      break;
     case TraceEntry::FREE_REQUESTED:
       if (!state->graph_blocks.contains(bytes.begin)) note_free(*state, thread.id, bytes);
       thread.freed_just_now = entry.addr_;
@@ -74,6 +91,7 @@ void on_entry(const TraceEntry& entry) {
       state->engine.forget(bytes);
       state->forget_names(bytes);
       break;
+    case TraceEntry::ALLOC:
     case TraceEntry::SEGMENT_ALLOC:
     case TraceEntry::SEGMENT_MAP:
     case TraceEntry::SNAPSHOT:

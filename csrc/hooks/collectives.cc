@@ -5,6 +5,7 @@
 
 #include "hooks/current_stream.h"
 #include "hooks/detector.h"
+#include "hooks/enforcer.h"
 #include "hooks/kernel_observers.h"
 #include "hooks/op_scope.h"
 
@@ -98,6 +99,15 @@ class CollectiveScope final : public OpScope {
     communication_stream_ = stream;
   }
 
+  /// A synchronous collective runs on the current stream and waits for nothing else.
+  void order_on_current_stream() { order(current_stream_); }
+
+  // An asynchronous one is known to be ordered after the current stream from here on.
+  void after_wait(core::StreamId stream) override {
+    if (is_placed() || !is_on_communication_stream_ || stream != communication_stream_) return;
+    order(stream);
+  }
+
   /// `work` is what the call returned, or null.
   void finish_collective(const c10d::Work* work) {
     if (!is_placed()) place();
@@ -125,7 +135,7 @@ class CollectiveScope final : public OpScope {
         if (block != core::kNoAllocation) blocks_.push_back(block);
       }
     }
-    Label label{op_, true, is_on_communication_stream_, group_.name};
+    Label label = whole_label();
     is_captured_ = detector.engine.is_capturing(stream);
     if (is_captured_) label = label.in_graph();
     ++detector.counters.collectives;
@@ -141,6 +151,16 @@ class CollectiveScope final : public OpScope {
                            ? end_events_
                            : std::vector<core::EventId>(held_records_.begin(), held_records_.end());
     Detector::Access(Detector::get())->works.note_end(work, ended);
+  }
+
+  Label whole_label() const { return {op_, true, is_on_communication_stream_, group_.name}; }
+
+  void order(core::StreamId stream) {
+    Enforcer& enforcer = Enforcer::get();
+    if (!enforcer.is_active() || thread_.accesses.empty()) return;
+    const core::LabelId label = Detector::Access(Detector::get())->labels.intern(whole_label());
+    enforcer.order_collective(thread_, stream, group_.communicator, thread_.accesses,
+                              {label, site_});
   }
 
   void release_records() {
@@ -199,7 +219,8 @@ class CollectiveObserver final : public KernelObserver {
       : KernelObserver(std::move(schema), std::move(kernel)),
         rule_(rule),
         group_argument_(arguments.argumentIndexWithName("process_group")),
-        root_argument_(arguments.argumentIndexWithName("root_rank")) {}
+        root_argument_(arguments.argumentIndexWithName("root_rank")),
+        async_argument_(arguments.argumentIndexWithName("async_op")) {}
 
  protected:
   void observe(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
@@ -212,6 +233,7 @@ class CollectiveObserver final : public KernelObserver {
                           device >= 0 ? device : current_device());
     add_tensors(scope, arguments[0], rule_.first, is_root);
     add_tensors(scope, arguments[1], rule_.second, is_root);
+    if (async_argument_ && !arguments[*async_argument_].toBool()) scope.order_on_current_stream();
     kernel_.callBoxed(op, keys, stack);
     scope.finish_collective(work_of(*stack));
   }
@@ -250,6 +272,7 @@ class CollectiveObserver final : public KernelObserver {
   const CollectiveRule& rule_;
   std::optional<int> group_argument_;
   std::optional<int> root_argument_;
+  std::optional<int> async_argument_;
 };
 
 }  // namespace

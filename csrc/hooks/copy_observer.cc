@@ -5,6 +5,7 @@
 
 #include "hooks/current_stream.h"
 #include "hooks/detector.h"
+#include "hooks/enforcer.h"
 #include "hooks/kernel_observers.h"
 #include "hooks/op_scope.h"
 #include "hooks/pinned_memory.h"
@@ -37,6 +38,24 @@ class PeerCopyScope final : public OpScope {
   bool on_record(core::EventId, core::StreamId stream) override {
     if (stream == source_stream_ && !is_placed()) place();
     return false;
+  }
+
+  // The copy starts after the source's stream has waited for the destination's: only then is it
+  // known what is not ordered.
+  void after_wait(core::StreamId stream) override {
+    if (stream == source_stream_ && !is_placed()) order_before_start();
+  }
+
+  void order_before_start() override {
+    if (Enforcer::get().is_active()) order_on(source_stream_, thread_.accesses);
+  }
+
+  void order_reads() {
+    if (!Enforcer::get().is_active()) return;
+    std::vector<core::Access> reads = thread_.accesses;
+    std::erase_if(
+        reads, [](const core::Access& access) { return access.kind != core::AccessKind::kRead; });
+    order_on(source_stream_, reads);
   }
 
  protected:
@@ -74,6 +93,8 @@ class CopyObserver final : public KernelObserver {
     }
     PeerCopyScope scope(this_thread(), label_, source.device().index());
     scope.add_arguments(schema_, *stack);
+    // Through contiguous temporaries: the source is read before its stream waits for the other.
+    if (!is_single_memcpy(destination, source)) scope.order_reads();
     kernel_.callBoxed(op, keys, stack);
     scope.finish();
   }
@@ -88,23 +109,30 @@ class CopyObserver final : public KernelObserver {
       if (thread.observed_ops != observed_before) return;
       // torch did it in one call after all.
       OpScope late_scope(thread, label_);
-      finish_host_copy(late_scope, destination, source);
+      const bool is_pinned = add_sides(late_scope, destination, source);
+      finish_host_copy(late_scope, source, is_pinned);
       return;
     }
     OpScope scope(thread, label_);
+    const bool is_pinned = add_sides(scope, destination, source);
+    scope.order_before_start();
     kernel_.callBoxed(op, keys, stack);
-    finish_host_copy(scope, destination, source);
+    finish_host_copy(scope, source, is_pinned);
   }
 
-  void finish_host_copy(OpScope& scope, const at::Tensor& destination, const at::Tensor& source) {
+  // Returns: whether the side on the host is pinned memory.
+  static bool add_sides(OpScope& scope, const at::Tensor& destination, const at::Tensor& source) {
     const bool is_to_host = source.is_cuda();
     const at::Tensor& on_host = is_to_host ? destination : source;
     scope.add_value(source, core::AccessKind::kRead);
     scope.add_value(destination, core::AccessKind::kWrite);
-    if (PinnedMemory::get().note_device_copy(on_host)) {
-      scope.add_host_tensor(on_host,
-                            is_to_host ? core::AccessKind::kWrite : core::AccessKind::kRead);
-    } else if (is_to_host) {
+    if (!PinnedMemory::get().note_device_copy(on_host)) return false;
+    scope.add_host_tensor(on_host, is_to_host ? core::AccessKind::kWrite : core::AccessKind::kRead);
+    return true;
+  }
+
+  static void finish_host_copy(OpScope& scope, const at::Tensor& source, bool is_pinned) {
+    if (!is_pinned && source.is_cuda()) {
       // HB-10: a copy to pageable memory returns when it is done, non_blocking or not.
       scope.add_stream_wait(current_stream(source.device().index()));
     }

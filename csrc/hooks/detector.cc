@@ -11,7 +11,8 @@ Detector& Detector::get() {
 
 void Detector::file_results() {
   const bool is_full = recorder_ != nullptr && recorder_->is_full();
-  if (state_->file_results() || is_full) has_news_.store(true, std::memory_order_release);
+  const bool has_news = state_->file_results() || state_->findings.has_unannounced();
+  if (has_news || is_full) has_news_.store(true, std::memory_order_release);
 }
 
 std::vector<int> Detector::take_unannounced() {

@@ -28,6 +28,8 @@ struct Counters {
   uint64_t replays = 0;          // of CUDA graphs
   uint64_t unknown_replays = 0;  // of graphs captured while nobody watched, or inside another one
   uint64_t ordered_by_nccl = 0;
+  uint64_t waits_inserted = 0;
+  uint64_t waits_not_inserted = 0;
 };
 
 /// Everything the detector's mutex guards: the engine, and what its numbers stand for. A replayed

@@ -192,6 +192,14 @@ py::dict finding_dict(const FindingFacts& facts, const FramesOf& frames_of) {
   result["second"] = to_python(facts.second, frames_of);
   result["overlap"] = std::move(overlap);
   result["missing"] = std::move(missing);
+  result["inserted"] = py::none();
+  if (const auto& inserted = facts.finding.inserted) {
+    py::dict waits;
+    waits["running"] = inserted->running;
+    waits["timed"] = inserted->timed;
+    waits["waited_ms"] = inserted->waited_ms;
+    result["inserted"] = std::move(waits);
+  }
   return result;
 }
 

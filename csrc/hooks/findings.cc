@@ -1,5 +1,7 @@
 #include "hooks/findings.h"
 
+#include <algorithm>
+
 namespace streamguard::hooks {
 
 bool FindingStore::is_known_reuse(const core::Race& race) {
@@ -9,14 +11,42 @@ bool FindingStore::is_known_reuse(const core::Race& race) {
   return false;
 }
 
-void FindingStore::add(const core::Race& race, int64_t step) {
-  if (is_known_reuse(race)) return;
-  const Key key{race.kind,       race.domain,      race.first.label,  race.second.label,
-                race.first.site, race.second.site, race.first.stream, race.second.stream};
+FindingStore::Finding& FindingStore::find_or_add(const core::Race& race, int64_t step,
+                                                 bool is_inserted) {
+  const Key key{race.kind,         race.domain,        race.first.label,
+                race.second.label, race.first.site,    race.second.site,
+                race.first.stream, race.second.stream, is_inserted};
   const int next = static_cast<int>(findings_.size());
   const auto [position, is_new] = by_key_.emplace(key, next);
-  if (is_new) findings_.push_back({next, race, step, 0});
-  ++findings_[position->second].count;
+  if (is_new) findings_.push_back({next, race, step, 0, {}});
+  return findings_[static_cast<size_t>(position->second)];
+}
+
+void FindingStore::add(const core::Race& race, int64_t step) {
+  if (is_known_reuse(race)) return;
+  ++find_or_add(race, step, false).count;
+}
+
+std::vector<int> FindingStore::add_inserted_wait(const std::vector<core::Race>& races, int64_t step,
+                                                 bool is_awaited_running) {
+  std::vector<int> ids;
+  for (const core::Race& race : races) {
+    Finding& finding = find_or_add(race, step, true);
+    // One op that races by several of its accesses waits once.
+    if (std::find(ids.begin(), ids.end(), finding.id) != ids.end()) continue;
+    ids.push_back(finding.id);
+    ++finding.count;
+    if (!finding.inserted) finding.inserted.emplace();
+    if (is_awaited_running) ++finding.inserted->running;
+  }
+  return ids;
+}
+
+void FindingStore::add_waiting_time(int finding, double waited_ms) {
+  auto& inserted = findings_[static_cast<size_t>(finding)].inserted;
+  if (!inserted) return;
+  ++inserted->timed;
+  inserted->waited_ms += waited_ms;
 }
 
 std::vector<int> FindingStore::take_unannounced() {

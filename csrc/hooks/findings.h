@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -23,14 +24,27 @@ namespace streamguard::hooks {
 /// Memory: bounded by the number of distinct pairs of lines in the program.
 class FindingStore {
  public:
+  // Of a pair that an inserted wait keeps apart: what the waits met.
+  struct Inserted {
+    uint64_t running = 0;  // waits whose awaited work was not over when they were put in
+    uint64_t timed = 0;
+    double waited_ms = 0;  // device time, over the timed ones
+  };
   struct Finding {
     int id;  // position, from 0
     core::Race race;
     int64_t step;  // -1: none was set
     uint64_t count;
+    std::optional<Inserted> inserted;
   };
 
   void add(const core::Race& race, int64_t step);
+  /// A wait was put in that orders these pairs, which would have raced. Counts it once for each
+  /// distinct pair. Returns: their ids.
+  std::vector<int> add_inserted_wait(const std::vector<core::Race>& races, int64_t step,
+                                     bool is_awaited_running);
+  void add_waiting_time(int finding, double waited_ms);
+  bool has_unannounced() const { return announced_ < findings_.size(); }
   const std::deque<Finding>& all() const { return findings_; }
 
   /// Ids that were not handed out yet, each once.
@@ -38,7 +52,9 @@ class FindingStore {
 
  private:
   using Key = std::tuple<core::Race::Kind, core::Race::Domain, core::LabelId, core::LabelId,
-                         core::SiteId, core::SiteId, core::StreamId, core::StreamId>;
+                         core::SiteId, core::SiteId, core::StreamId, core::StreamId, bool>;
+
+  Finding& find_or_add(const core::Race& race, int64_t step, bool is_inserted);
 
   /// Whether an earlier race said that this access met this block.
   bool is_known_reuse(const core::Race& race);

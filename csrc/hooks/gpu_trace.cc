@@ -49,10 +49,13 @@ void note_wait(uint64_t event_handle, uint64_t stream_handle) {
   const core::StreamId stream = stream_of(current_device(), stream_handle);
   const core::EventId event{event_handle};
   if (thread.scope != nullptr) thread.scope->on_wait(event, stream);
-  const Detector::Access detector(Detector::get());
-  ++detector->counters.waits;
-  detector->works.note_wait(event);
-  detector->engine.wait_event(thread.id, stream, event);
+  {
+    const Detector::Access detector(Detector::get());
+    ++detector->counters.waits;
+    detector->works.note_wait(event);
+    detector->engine.wait_event(thread.id, stream, event);
+  }
+  if (thread.scope != nullptr) thread.scope->after_wait(stream);
 }
 
 void note_event_deletion(uint64_t event_handle) {

@@ -3,6 +3,7 @@
 #include "hooks/announcer.h"
 #include "hooks/current_stream.h"
 #include "hooks/detector.h"
+#include "hooks/enforcer.h"
 #include "hooks/thread_state.h"
 
 namespace streamguard::hooks {
@@ -21,6 +22,12 @@ std::optional<uint32_t> end_capture(uint32_t origin) {
   const auto graph = detector->engine.end_capture(core::StreamId{origin});
   if (!graph) return std::nullopt;
   return graph->value;
+}
+
+void order_replay(uint32_t graph) {
+  if (!Detector::get().is_active() || !Enforcer::get().is_active()) return;
+  Enforcer::get().order_graph(this_thread(), current_stream(current_device()),
+                              core::GraphId{graph});
 }
 
 void replay_graph(uint32_t graph) {

@@ -15,6 +15,10 @@ uint32_t begin_capture();
 /// nobody watches.
 std::optional<uint32_t> end_capture(uint32_t origin);
 
+/// The graph is about to be launched on the current stream: puts in the waits that it lacks, when
+/// waits are enforced.
+void order_replay(uint32_t graph);
+
 /// The graph was launched on the current stream.
 void replay_graph(uint32_t graph);
 

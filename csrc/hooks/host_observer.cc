@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "hooks/enforcer.h"
 #include "hooks/kernel_observers.h"
 #include "hooks/op_scope.h"
 #include "hooks/pinned_memory.h"
@@ -13,6 +14,11 @@ namespace {
 class HostScope final : public OpScope {
  public:
   using OpScope::OpScope;
+
+  void order_before_start() override {
+    Enforcer& enforcer = Enforcer::get();
+    if (enforcer.is_active()) enforcer.order_host_access(thread_, thread_.accesses, info());
+  }
 
  protected:
   void place() override { place_on(core::kNoStream); }
@@ -52,6 +58,7 @@ class HostObserver final : public KernelObserver {
     }
     HostScope scope(this_thread(), label_);
     add_pinned_arguments(scope, *stack);
+    scope.order_before_start();
     kernel_.callBoxed(op, keys, stack);
     scope.finish();
   }

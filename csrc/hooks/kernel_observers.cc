@@ -66,6 +66,7 @@ void KernelObserver::observe(const c10::OperatorHandle& op, c10::DispatchKeySet 
                              torch::jit::Stack* stack) {
   OpScope scope(this_thread(), label_);
   scope.add_arguments(schema_, *stack);
+  scope.order_before_start();
   kernel_.callBoxed(op, keys, stack);
   scope.add_results(schema_, *stack);
   scope.finish();

@@ -12,11 +12,13 @@
 #include "hooks/announcer.h"
 #include "hooks/current_stream.h"
 #include "hooks/detector.h"
+#include "hooks/enforcer.h"
 #include "hooks/gpu_trace.h"
 #include "hooks/graphs.h"
 #include "hooks/observer.h"
 #include "hooks/python_report.h"
 #include "hooks/runtime_calls.h"
+#include "hooks/sampling.h"
 #include "hooks/session_reset.h"
 #include "hooks/thread_state.h"
 
@@ -26,7 +28,19 @@ namespace streamguard::hooks {
 namespace {
 
 // A forked child has our locks as they were, and no CUDA: it must not watch.
-void deactivate_in_child() { Detector::get().set_active(false); }
+void deactivate_in_child() {
+  Detector::get().set_active(false);
+  Enforcer::get().stop();
+}
+
+void enforce(std::vector<std::string> only, bool is_timed) {
+  Enforcer::get().start(std::move(only), is_timed);
+}
+
+void flush() {
+  Enforcer::get().collect_times();
+  announce_news();
+}
 
 void start(int stack_depth, py::function sink) {
   set_sink([sink = std::move(sink)](int id) {
@@ -48,6 +62,7 @@ void start(int stack_depth, py::function sink) {
 void stop() {
   Detector::get().set_active(false);
   detach_runtime();
+  Enforcer::get().stop();
   uninstall_gpu_trace();
   set_sink({});
 }
@@ -132,7 +147,14 @@ void note(const std::string& text) { Detector::Access(Detector::get())->note(tex
 
 uint64_t current_op() { return Detector::Access(Detector::get())->engine.current_op().value; }
 
-void set_step(int64_t step) { Detector::Access(Detector::get())->set_step(step); }
+void set_step(int64_t step) {
+  Detector::Access(Detector::get())->set_step(step);
+  Sampling::get().set_step(step);
+}
+
+void sample(uint64_t every, std::vector<std::string> streams) {
+  Sampling::get().set(every, std::move(streams));
+}
 
 }  // namespace
 }  // namespace streamguard::hooks
@@ -147,7 +169,9 @@ PYBIND11_MODULE(_hooks, module) {
   module.def("unobserved_kernels", &unobserved_kernels);
   module.def("start", &start, py::arg("stack_depth"), py::arg("sink"));
   module.def("stop", &stop);
-  module.def("flush", &announce_news);
+  module.def("sample", &sample, py::arg("every"), py::arg("streams"));
+  module.def("enforce", &enforce, py::arg("only"), py::arg("is_timed"));
+  module.def("flush", &flush);
   module.def("finding", &finding_as_dict, py::arg("finding_id"));
   module.def("findings", &findings_as_list);
   module.def("watched", &watched_as_list);
@@ -161,6 +185,7 @@ PYBIND11_MODULE(_hooks, module) {
   module.def("stream_completed", &stream_completed, py::arg("device"), py::arg("handle"));
   module.def("begin_capture", &begin_capture);
   module.def("end_capture", &end_capture, py::arg("origin"));
+  module.def("order_replay", &order_replay, py::arg("graph"));
   module.def("replay_graph", &replay_graph, py::arg("graph"));
   module.def("unknown_graph_replayed", &unknown_graph_replayed);
   module.def("destroy_graph", &destroy_graph, py::arg("graph"));

@@ -4,8 +4,10 @@
 
 #include "hooks/announcer.h"
 #include "hooks/current_stream.h"
+#include "hooks/enforcer.h"
 #include "hooks/op_site.h"
 #include "hooks/regions.h"
+#include "hooks/sampling.h"
 
 namespace streamguard::hooks {
 namespace {
@@ -117,21 +119,43 @@ bool OpScope::on_record(core::EventId, core::StreamId) { return false; }
 
 void OpScope::on_wait(core::EventId, core::StreamId) {}
 
-void OpScope::place() {
+void OpScope::after_wait(core::StreamId) {}
+
+template <typename Visit>
+void OpScope::visit_devices(Visit visit) {
   if (thread_.accesses.empty()) return;
   if (!spans_devices_) {
-    place_on(current_stream(device_));
+    visit(current_stream(device_), thread_.accesses);
     return;
   }
-  is_placed_ = true;
   for (int8_t device = 0; device < c10::DeviceIndex{127}; ++device) {
     thread_.accesses_of_device.clear();
     for (size_t i = 0; i < devices_.size(); ++i) {
       if (devices_[i] == device) thread_.accesses_of_device.push_back(thread_.accesses[i]);
     }
-    if (thread_.accesses_of_device.empty()) continue;
-    submit(current_stream(device), thread_.accesses_of_device);
+    if (!thread_.accesses_of_device.empty()) {
+      visit(current_stream(device), thread_.accesses_of_device);
+    }
   }
+}
+
+void OpScope::order_before_start() {
+  if (!Enforcer::get().is_active()) return;
+  visit_devices([this](core::StreamId stream, const std::vector<core::Access>& accesses) {
+    order_on(stream, accesses);
+  });
+}
+
+void OpScope::order_on(core::StreamId stream, const std::vector<core::Access>& accesses) {
+  Enforcer::get().order_launch(thread_, stream, accesses, info());
+}
+
+void OpScope::place() {
+  if (thread_.accesses.empty()) return;
+  is_placed_ = true;
+  visit_devices([this](core::StreamId stream, const std::vector<core::Access>& accesses) {
+    submit(stream, accesses);
+  });
 }
 
 void OpScope::place_on(core::StreamId stream) {
@@ -141,6 +165,10 @@ void OpScope::place_on(core::StreamId stream) {
 
 void OpScope::submit(core::StreamId stream, const std::vector<core::Access>& accesses) {
   const Detector::Access detector(Detector::get());
+  if (!detector->labels.get(label_).op.starts_with("c10d::") &&
+      !Sampling::get().wants(*detector, stream)) {
+    return;
+  }
   issue(*detector, stream, accesses);
   // Nothing runs while a graph is captured; its replays count.
   if (stream != core::kNoStream) {

@@ -37,6 +37,10 @@ class OpScope {
   /// Writes of the results on the stack, unless they are bytes the arguments already stood for.
   void add_results(const OpSchema& schema, const torch::jit::Stack& stack);
 
+  /// Puts in the waits that the accesses collected so far lack, when waits are enforced. Call right
+  /// before the kernel.
+  virtual void order_before_start();
+
   /// Places the accesses, then the host waits. Call once, when the kernel has returned.
   void finish();
 
@@ -44,6 +48,10 @@ class OpScope {
   virtual bool on_record(core::EventId event, core::StreamId stream);
   /// The op makes `stream` wait for `event`; the engine is told right after.
   virtual void on_wait(core::EventId event, core::StreamId stream);
+  /// The engine was told of that wait.
+  virtual void after_wait(core::StreamId stream);
+
+  core::OpInfo info() const { return {label_, site_}; }
 
   void add_stream_wait(core::StreamId stream) { waits_.push_back({Wait::kStream, stream, {}, {}}); }
   void add_event_wait(core::EventId event) {
@@ -57,6 +65,7 @@ class OpScope {
   virtual void place();
   void place_on(core::StreamId stream);
   void submit(core::StreamId stream, const std::vector<core::Access>& accesses);
+  virtual void order_on(core::StreamId stream, const std::vector<core::Access>& accesses);
   virtual core::OpId issue(DetectorState& detector, core::StreamId stream,
                            const std::vector<core::Access>& accesses);
   bool is_placed() const { return is_placed_; }
@@ -78,6 +87,9 @@ class OpScope {
   void add_result(const c10::IValue& value);
   /// Keeps `value` alive until the accesses are placed, if this stack is its only owner.
   void hold(const c10::IValue& value);
+  /// Calls visit(stream, accesses) for each device, with the current stream there.
+  template <typename Visit>
+  void visit_devices(Visit visit);
   void apply_waits();
   void leave();
 

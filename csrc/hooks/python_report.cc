@@ -9,6 +9,7 @@
 #include "hooks/detector.h"
 #include "hooks/finding_dicts.h"
 #include "hooks/runtime_calls.h"
+#include "hooks/sampling.h"
 
 namespace py = pybind11;
 
@@ -95,6 +96,10 @@ py::dict counters_as_dict() {
   result["waits"] = counters.waits;
   result["records"] = counters.records;
   result["syncs"] = counters.syncs;
+  result["waits_inserted"] = counters.waits_inserted;
+  result["waits_not_inserted"] = counters.waits_not_inserted;
+  result["ops_of_other_steps"] = Sampling::get().ops_of_other_steps();
+  result["ops_on_other_streams"] = Sampling::get().ops_on_other_streams();
   result["truncated_tensors"] = counters.truncated_tensors;
   result["replays"] = counters.replays;
   result["unknown_replays"] = counters.unknown_replays;

@@ -12,6 +12,7 @@
 
 #include "hooks/detector.h"
 #include "hooks/gpu_trace.h"
+#include "hooks/own_calls.h"
 #include "hooks/raw_copy.h"
 #include "hooks/thread_state.h"
 #include "interposer/runtime_calls.h"
@@ -41,7 +42,7 @@ KernelNames& opaque_kernels() {
   return kernels;
 }
 
-bool is_active() { return Detector::get().is_active(); }
+bool is_active() { return Detector::get().is_active() && !is_own_call(); }
 
 bool is_inside_op(const ThreadState& thread) {
   return thread.scope != nullptr || thread.declared_depth > 0;

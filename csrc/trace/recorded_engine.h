@@ -52,6 +52,24 @@ class RecordedEngine {
   core::OpId collective(core::HostThreadId thread, core::StreamId stream,
                         core::CommunicatorId communicator, core::AccessSpan accesses,
                         core::OpInfo info);
+  // Questions: what they teach a stream its next op teaches it anyway, so no trace needs them.
+  std::vector<core::Race> foresee_launch(core::HostThreadId thread, core::StreamId stream,
+                                         core::AccessSpan accesses, core::OpInfo info) {
+    return engine_.foresee_launch(thread, stream, accesses, info);
+  }
+  std::vector<core::Race> foresee_collective(core::HostThreadId thread, core::StreamId stream,
+                                             core::CommunicatorId communicator,
+                                             core::AccessSpan accesses, core::OpInfo info) {
+    return engine_.foresee_collective(thread, stream, communicator, accesses, info);
+  }
+  std::vector<core::Race> foresee_graph(core::HostThreadId thread, core::GraphId graph,
+                                        core::StreamId stream) {
+    return engine_.foresee_graph(thread, graph, stream);
+  }
+  std::vector<core::Race> foresee_host_access(core::HostThreadId thread, core::AccessSpan accesses,
+                                              core::OpInfo info) {
+    return engine_.foresee_host_access(thread, accesses, info);
+  }
   core::OpId host_access(core::HostThreadId thread, core::AccessSpan accesses, core::OpInfo info);
   core::OpId copy(core::HostThreadId thread, core::StreamId stream, core::AccessSpan accesses,
                   core::CopyMode mode, core::OpInfo info);

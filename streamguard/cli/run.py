@@ -42,6 +42,9 @@ _OPTIONS = {
     "collectives": "STREAMGUARD_COLLECTIVES",
     "hang_after": "STREAMGUARD_HANG_AFTER",
     "on_hang": "STREAMGUARD_ON_HANG",
+    "enforce_only": "STREAMGUARD_ENFORCE_ONLY",
+    "every": "STREAMGUARD_EVERY",
+    "streams": "STREAMGUARD_STREAMS",
 }
 
 
@@ -101,6 +104,14 @@ def add_parser(subparsers: Subparsers) -> None:
         action="store_true",
         help="do not preload the library that counts launches outside of torch's operators",
     )
+    add("--every", metavar="N", help="look at every N-th training step only; order is always kept")
+    add("--streams", metavar="STREAM,STREAM", help="look at ops on streams of these names only")
+    add("--enforce", action="store_true", help="put the missing waits in, and report them")
+    add(
+        "--enforce-only",
+        metavar="STREAM,STREAM",
+        help="with --enforce: only waits of or for streams of these names",
+    )
     add("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the command to watch")
     parser.set_defaults(run=run)
 
@@ -114,6 +125,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("no command to watch; write it after --, such as: -- python train.py")
     environ = _environment(arguments, os.environ)
     settings = _checked(environ)
+    if arguments.enforce_only is not None and not arguments.enforce:
+        raise UsageError("--enforce-only limits --enforce; it needs it")
     if arguments.vgpu is not None:
         _check_virtual_gpu(arguments.vgpu, settings)
     if arguments.schedule is not None and settings.vgpu_devices is None:
@@ -172,7 +185,7 @@ def _environment(arguments: argparse.Namespace, inherited: Mapping[str, str]) ->
     environ = dict(inherited)
     environ.pop("STREAMGUARD_EXIT", None)
     run_id = new_run_id()
-    environ["STREAMGUARD"] = "1"
+    environ["STREAMGUARD"] = "enforce" if arguments.enforce else "1"
     environ["STREAMGUARD_RUN"] = run_id
     environ["STREAMGUARD_REPORTS_ELSEWHERE"] = "1"
     for option, variable in _OPTIONS.items():

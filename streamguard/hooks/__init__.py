@@ -6,14 +6,17 @@ does not import torch.
 
 from __future__ import annotations
 
-from streamguard.hooks.install import Sink, install
+from streamguard.hooks.install import Enforcing, Sampling, Sink, install
 from streamguard.hooks.naming import current_op, name_region, name_stream, note, set_step, watch
-from streamguard.hooks.results import coverage, finding, findings, flush, watched
+from streamguard.hooks.results import coverage, devices, finding, findings, flush, watched
 
 __all__ = [
+    "Enforcing",
+    "Sampling",
     "Sink",
     "coverage",
     "current_op",
+    "devices",
     "finding",
     "findings",
     "flush",

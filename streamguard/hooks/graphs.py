@@ -70,9 +70,11 @@ def _closing_capture(original: Method) -> Method:
 def _replaying(original: Method) -> Method:
     @functools.wraps(original)
     def replay(self: object) -> object:
+        graph = _graphs.get(self)
+        if graph is not None:
+            _hooks.order_replay(graph.number)
         result = original(self)
         # After the call, which first sets the seeds that the graph's kernels read.
-        graph = _graphs.get(self)
         if graph is None:
             _hooks.unknown_graph_replayed()
         else:

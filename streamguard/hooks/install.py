@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 from streamguard.errors import UnsupportedAllocatorError
@@ -12,10 +13,43 @@ from streamguard.hooks import native
 Sink = Callable[[int], None]
 Stacks = Literal["off", "leaf", "full"]
 
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """Which ops are looked at; order is always followed, and collectives always looked at.
+
+    Attributes:
+        every: Ops of every n-th training step, from step 0.
+        streams: Patterns of stream names; where there are some, only races among such streams.
+    """
+
+    every: int = 1
+    streams: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Enforcing:
+    """How missing waits are put in.
+
+    Attributes:
+        only: Patterns of stream names; where there are some, only waits of or for such a stream.
+        is_timed: The device's event times say how long streams waited.
+    """
+
+    only: tuple[str, ...] = ()
+    is_timed: bool = True
+
+
 STACK_DEPTH: dict[Stacks, int] = {"off": 0, "leaf": 1, "full": 16}
 
 
-def install(*, stacks: Stacks, sink: Sink) -> Callable[[], None]:
+def install(
+    *,
+    stacks: Stacks,
+    sink: Sink,
+    enforcing: Enforcing | None = None,
+    sampling: Sampling | None = None,
+) -> Callable[[], None]:
     """Watch every kernel, copy, collective, event and block of this process.
 
     What torch cannot take back (observers at its dispatch keys, the allocator's tracker) is
@@ -27,6 +61,8 @@ def install(*, stacks: Stacks, sink: Sink) -> Callable[[], None]:
         stacks: How many Python frames are kept with each op: none, the innermost, or 16.
         sink: Called with the id of each new distinct finding, on the thread whose op revealed it,
             with no lock held. What it raises is reported as unraisable and does not reach the op.
+        sampling: What to look at; by default everything.
+        enforcing: Put the missing waits in; by default they are only found.
 
     Returns:
         Undo.
@@ -45,7 +81,11 @@ def install(*, stacks: Stacks, sink: Sink) -> Callable[[], None]:
 
     check_allocator(torch.cuda.get_allocator_backend(), os.environ)
     _hooks.install_observers()
+    looked_at = sampling or Sampling()
+    _hooks.sample(looked_at.every, list(looked_at.streams))
     _hooks.start(STACK_DEPTH[stacks], sink)
+    if enforcing is not None:
+        _hooks.enforce(list(enforcing.only), enforcing.is_timed)
     # Before CUDA is initialised there is no allocator to attach to; torch calls this right after.
     torch.cuda._lazy_call(_hooks.attach_allocator_trace)
     restore_patches = install_patches()

@@ -44,6 +44,15 @@ def flush() -> None:
     _hooks.flush()
 
 
+def devices() -> set[int]:
+    """Return the devices whose streams had ops."""
+    from streamguard import _hooks
+
+    streams = _hooks.counters()["streams"]
+    assert isinstance(streams, list)
+    return {stream["device"] for stream in streams if stream["ops"]}
+
+
 def coverage() -> dict[str, object]:
     """Say what was seen, and what could not be.
 
@@ -63,6 +72,8 @@ def coverage() -> dict[str, object]:
     unknown_replays = counters.pop("unknown_replays")
     interposed = bool(counters.pop("interposed"))
     limits = {
+        "ops in steps that were not looked at": counters.pop("ops_of_other_steps"),
+        "ops on streams that were not looked at": counters.pop("ops_on_other_streams"),
         "tensors with more than 1024 separate runs": truncated,
         "replays of graphs whose capture was not seen": unknown_replays,
         "queries by libraries, which order nothing": counters.pop("unused_queries"),

@@ -40,9 +40,22 @@ def _rank_text(rank: RankFindings) -> str:
             plural(coverage.waits, "wait"),
             plural(coverage.syncs, "sync"),
             plural(coverage.streams, "stream"),
+            _enforced(rank),
         )
     )
     return "; ".join(part for part in (seen, _limits(coverage), _device(rank)) if part)
+
+
+def _enforced(rank: RankFindings) -> str:
+    if rank.start.mode != "enforce" or rank.summary is None:
+        return ""
+    coverage = rank.summary.coverage
+    inserted = f"{plural(coverage.waits_inserted, 'wait')} inserted"
+    if not coverage.waits_not_inserted:
+        return inserted
+    return (
+        f"{inserted}, {coverage.waits_not_inserted} not possible (stream in a capture, or no event)"
+    )
 
 
 def _limits(coverage: Coverage) -> str:
@@ -64,7 +77,12 @@ def _limits(coverage: Coverage) -> str:
 
 def _device(rank: RankFindings) -> str:
     if rank.start.virtual_devices is None:
-        return ""
+        devices = () if rank.summary is None else rank.summary.coverage.devices
+        return (
+            f"{plural(len(devices), 'device', counted=False)} {', '.join(devices)}"
+            if devices
+            else ""
+        )
     return f"virtual GPU, schedule {rank.start.schedule}"
 
 

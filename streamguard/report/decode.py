@@ -16,9 +16,11 @@ from streamguard.report.model import (
     Edge,
     Finding,
     Frame,
+    InsertedWaits,
     KnownRace,
     MissingOrder,
     Misuse,
+    Mode,
     NamedBytes,
     OrderedAfter,
     Overlap,
@@ -51,6 +53,7 @@ def decode_finding(values: Mapping[str, object]) -> Finding:
         known=None if known is None else _known(known),
         repair=fields.texts("repair"),
         suppression=fields.text("suppression", ""),
+        inserted=_inserted(fields.optional_child("inserted")),
     )
 
 
@@ -106,6 +109,8 @@ def decode_coverage(values: Mapping[str, object]) -> Coverage:
         waits=fields.integer("waits", 0),
         records=fields.integer("records", 0),
         syncs=fields.integer("syncs", 0),
+        waits_inserted=fields.integer("waits_inserted", 0),
+        waits_not_inserted=fields.integer("waits_not_inserted", 0),
         layers=fields.texts("layers"),
         opaque=()
         if opaque is None
@@ -118,6 +123,7 @@ def decode_coverage(values: Mapping[str, object]) -> Coverage:
         streams=len(fields.items("streams")) if listed else fields.integer("streams", 0),
         cuda_initialised=fields.truth("cuda_initialised", False),
         process_group=fields.truth("process_group", False),
+        devices=fields.texts("devices"),
     )
 
 
@@ -137,7 +143,18 @@ def decode_start(values: Mapping[str, object]) -> RankStart:
         virtual_devices=fields.optional_integer("virtual_devices"),
         schedule=fields.text("schedule", ""),
         selected_ranks=fields.optional_integers("selected_ranks"),
+        mode=_mode(fields),
     )
+
+
+def _mode(fields: Fields) -> Mode:
+    match fields.text("mode", "watch"):
+        case "watch":
+            return "watch"
+        case "enforce":
+            return "enforce"
+        case other:
+            raise FieldError(f"field 'mode' is {other!r}; expected watch or enforce")
 
 
 def decode_summary(values: Mapping[str, object]) -> RankSummary:
@@ -204,6 +221,16 @@ def _missing(fields: Fields) -> MissingOrder:
         known_epoch=fields.integer("known_epoch"),
         last_wait=None if last_wait is None else _edge(last_wait),
         event_after_first=fields.truth("event_after_first", False),
+    )
+
+
+def _inserted(fields: Fields | None) -> InsertedWaits | None:
+    if fields is None:
+        return None
+    return InsertedWaits(
+        running=fields.integer("running"),
+        timed=fields.integer("timed"),
+        waited_ms=fields.number("waited_ms"),
     )
 
 

@@ -8,6 +8,7 @@ from streamguard.report.model import (
     Edge,
     Finding,
     Frame,
+    InsertedWaits,
     KnownRace,
     Misuse,
     NamedBytes,
@@ -46,6 +47,7 @@ def encode_finding(finding: Finding) -> Json:
         "known": None if finding.known is None else _known(finding.known),
         "repair": list(finding.repair),
         "suppression": finding.suppression,
+        "inserted": None if finding.inserted is None else _inserted(finding.inserted),
     }
 
 
@@ -93,6 +95,8 @@ def encode_coverage(coverage: Coverage) -> Json:
         "waits": coverage.waits,
         "records": coverage.records,
         "syncs": coverage.syncs,
+        "waits_inserted": coverage.waits_inserted,
+        "waits_not_inserted": coverage.waits_not_inserted,
         "layers": list(coverage.layers),
         "opaque": dict(coverage.opaque),
         "launches_observed": coverage.launches_observed,
@@ -103,6 +107,7 @@ def encode_coverage(coverage: Coverage) -> Json:
         "streams": coverage.streams,
         "cuda_initialised": coverage.cuda_initialised,
         "process_group": coverage.process_group,
+        "devices": list(coverage.devices),
     }
 
 
@@ -120,6 +125,7 @@ def encode_start(start: RankStart) -> Json:
         "virtual_devices": start.virtual_devices,
         "schedule": start.schedule,
         "selected_ranks": None if start.selected_ranks is None else list(start.selected_ranks),
+        "mode": start.mode,
     }
 
 
@@ -159,6 +165,14 @@ def _access(access: Access) -> Json:
         "collective": None
         if collective is None
         else {"async": collective.asynchronous, "group": collective.group},
+    }
+
+
+def _inserted(inserted: InsertedWaits) -> Json:
+    return {
+        "running": inserted.running,
+        "timed": inserted.timed,
+        "waited_ms": inserted.waited_ms,
     }
 
 

@@ -44,6 +44,13 @@ class Fields:
             raise self._wrong(name, f"an integer from 0 to {at_most}", value)
         return value
 
+    def number(self, name: str) -> float:
+        """A number, whole or not."""
+        value = self._get(name, None)
+        if not isinstance(value, (int, float)) or isinstance(value, bool):
+            raise self._wrong(name, "a number", value)
+        return float(value)
+
     def truth(self, name: str, default: bool | None = None) -> bool:
         """A boolean."""
         value = self._get(name, default)

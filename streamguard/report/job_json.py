@@ -13,11 +13,11 @@ from streamguard.report.wording import lane_text
 
 
 def job_json_lines(report: Report) -> Iterator[str]:
-    """Yield one line a record: `race`, `misuse`, `access`, and `summary` last.
+    """Yield one line a record: `race`, `wait`, `misuse`, `access`, and `summary` last.
 
     In each, `ranks` lists [rank, count] pairs (for accesses only ranks) and `count` is their sum.
     """
-    for merged in report.findings:
+    for merged in (*report.findings, *report.inserted):
         values = to_json(merged.finding)
         yield _line({**values, "count": merged.total, "ranks": _pairs(merged.counts)})
     for misuse in report.misuses:
@@ -41,6 +41,8 @@ def _summary(report: Report) -> Json:
         "status": report.status,
         "races": len(report.findings),
         "misuses": len(report.misuses),
+        "waits_inserted": report.waits_inserted,
+        "wait_sites": len(report.inserted),
         "ranks": sorted({rank.start.rank for rank in report.ranks}),
         "expected_ranks": list(report.expected_ranks),
         "missing_ranks": list(report.missing_ranks),

@@ -43,7 +43,8 @@ def to_json(record: Record) -> Json:
         case RankStart():
             name, values = "start", encode_start(record)
         case Finding():
-            name, values = "race", encode_finding(record)
+            name = "race" if record.inserted is None else "wait"
+            values = encode_finding(record)
         case Misuse():
             name, values = "misuse", encode_misuse(record)
         case WatchedAccess():
@@ -126,7 +127,7 @@ def _parse(line: bytes) -> tuple[str, Mapping[str, object]]:
     if schema != SCHEMA:
         raise FieldError(f"schema {schema!r}; this version of streamguard reads {SCHEMA}")
     kind = values.get("type")
-    if kind not in ("start", "race", "misuse", "access", "summary"):
+    if kind not in ("start", "race", "wait", "misuse", "access", "summary"):
         raise FieldError(f"type {kind!r} is unknown")
     return kind, values
 
@@ -146,7 +147,7 @@ class _Collected:
         match kind:
             case "start":
                 self._start = decode.decode_start(values)
-            case "race":
+            case "race" | "wait":
                 finding = decode.decode_finding(values)
                 self._findings[finding.id] = finding
             case "misuse":

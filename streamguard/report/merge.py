@@ -13,6 +13,7 @@ from streamguard.report.model import (
     Access,
     Finding,
     Frame,
+    InsertedWaits,
     MergedAccess,
     MergedFinding,
     MergedMisuse,
@@ -82,8 +83,10 @@ def merge_ranks(
         if process.summary is not None
         for problem in process.summary.problems
     ]
+    merged = _merge_findings(processes)
     return Report(
-        findings=_merge_findings(processes),
+        findings=tuple(m for m in merged if m.finding.inserted is None),
+        inserted=tuple(m for m in merged if m.finding.inserted is not None),
         misuses=_merge_misuses(processes),
         accesses=_merge_accesses(processes),
         ranks=tuple(processes),
@@ -147,10 +150,19 @@ def _merge_findings(processes: Sequence[RankFindings]) -> tuple[MergedFinding, .
             rank = process.start.rank
             entry.counts[rank] = entry.counts.get(rank, 0) + finding.count
             entry.processes.add(index)
+            entry.finding = replace(
+                entry.finding, inserted=_sum(entry.finding.inserted, finding.inserted)
+            )
     merged = [entry for group in entries.values() for entry in group]
     return tuple(
         MergedFinding(entry.finding, tuple(sorted(entry.counts.items()))) for entry in merged
     )
+
+
+def _sum(a: InsertedWaits | None, b: InsertedWaits | None) -> InsertedWaits | None:
+    if a is None or b is None:
+        return None
+    return InsertedWaits(a.running + b.running, a.timed + b.timed, a.waited_ms + b.waited_ms)
 
 
 def _other_ranks_entry(candidates: list[_Entry], finding: Finding, process: int) -> _Entry | None:
@@ -171,6 +183,7 @@ def _pair_key(finding: Finding) -> tuple[object, ...]:
         finding.code,
         finding.kind,
         finding.domain,
+        finding.inserted is None,
         _access_key(finding.first),
         _access_key(finding.second),
     )

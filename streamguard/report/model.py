@@ -7,6 +7,7 @@ from typing import Literal
 
 AccessKind = Literal["read", "write"]
 Status = Literal["races", "clean", "checked-nothing"]
+Mode = Literal["watch", "enforce"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +122,28 @@ class KnownRace:
 
 
 @dataclass(frozen=True, slots=True)
+class InsertedWaits:
+    """What the waits met that were inserted between a pair.
+
+    Attributes:
+        running: Waits whose awaited work was not over when they were inserted.
+        timed: Waits whose stall was measured by event times.
+        waited_ms: Device time that the waiting stream stood still, over the timed ones.
+    """
+
+    running: int
+    timed: int
+    waited_ms: float
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """Two conflicting accesses to the same bytes that nothing orders.
 
     `step` is the first training step it was seen in; `count` how often the pair was seen; `repair`
-    the lines that tell how to order it; `suppression` the key that names the pair in every run.
+    the lines that tell how to order it; `suppression` the key that names the pair in every run;
+    `inserted` tells of the waits that kept the pair apart: then it is no race, and `count` is how
+    often one was inserted.
     """
 
     id: int
@@ -141,6 +159,7 @@ class Finding:
     known: KnownRace | None
     repair: tuple[str, ...]
     suppression: str
+    inserted: InsertedWaits | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,9 +205,12 @@ class Coverage:
     """What the hooks saw.
 
     Attributes:
+        waits_inserted: Waits that enforcing put in.
+        waits_not_inserted: Waits that it could not put in; their races are findings.
         opaque: Launches outside any observed op, by kind.
         unregistered_kernels: Native kernels registered after the hooks: their ops are not seen.
         unregistered_kernel_names: The first few of them.
+        devices: Where ops ran: index, model and the start of the UUID.
     """
 
     ops: int = 0
@@ -197,6 +219,8 @@ class Coverage:
     waits: int = 0
     records: int = 0
     syncs: int = 0
+    waits_inserted: int = 0
+    waits_not_inserted: int = 0
     layers: tuple[str, ...] = ()
     opaque: tuple[tuple[str, int], ...] = ()
     launches_observed: bool = False
@@ -207,6 +231,7 @@ class Coverage:
     streams: int = 0
     cuda_initialised: bool = False
     process_group: bool = False
+    devices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +253,7 @@ class RankStart:
     virtual_devices: int | None
     schedule: str
     selected_ranks: tuple[int, ...] | None = None
+    mode: Mode = "watch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,6 +317,7 @@ class Report:
     """One job, all ranks together.
 
     Attributes:
+        inserted: The pairs that inserted waits kept apart.
         ranks: Every rank that reported, ascending.
         expected_ranks: The watched ranks of the job, as far as the ranks that reported know.
         missing_ranks: Watched ranks that never reported in.
@@ -300,6 +327,7 @@ class Report:
     """
 
     findings: tuple[MergedFinding, ...] = ()
+    inserted: tuple[MergedFinding, ...] = ()
     misuses: tuple[MergedMisuse, ...] = ()
     accesses: tuple[MergedAccess, ...] = ()
     ranks: tuple[RankFindings, ...] = ()
@@ -308,6 +336,16 @@ class Report:
     died_ranks: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
     access_patterns: tuple[str, ...] = ()
+
+    @property
+    def is_enforced(self) -> bool:
+        """Whether missing waits were to be put in."""
+        return any(rank.start.mode == "enforce" for rank in self.ranks)
+
+    @property
+    def waits_inserted(self) -> int:
+        """Waits put in, over all ranks that wrote a summary."""
+        return sum(rank.summary.coverage.waits_inserted for rank in self.ranks if rank.summary)
 
     @property
     def checked_nothing(self) -> bool:

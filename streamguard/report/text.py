@@ -50,8 +50,11 @@ def summary_line(report: Report) -> str:
     ops = sum(rank.summary.coverage.ops for rank in report.ranks if rank.summary)
     accesses = sum(rank.summary.coverage.accesses for rank in report.ranks if rank.summary)
     reported = {rank.start.rank for rank in report.ranks}
+    waits = ""
+    if report.is_enforced:
+        waits = f" waits_inserted={report.waits_inserted} wait_sites={len(report.inserted)}"
     return (
-        f"SUMMARY streamguard races={len(report.findings)} misuses={len(report.misuses)}"
+        f"SUMMARY streamguard races={len(report.findings)} misuses={len(report.misuses)}{waits}"
         f" ranks={len(reported)}/{len(report.expected_ranks)} ops={ops} accesses={accesses}"
         f" status={report.status}"
     )
@@ -59,10 +62,17 @@ def summary_line(report: Report) -> str:
 
 def _lines(report: Report, base: str) -> Iterator[str]:
     races = plural(len(report.findings), "race")
-    yield f"streamguard: {races}, {plural(len(report.misuses), 'misuse')}"
+    misuses = plural(len(report.misuses), "misuse")
+    if report.is_enforced:
+        inserted = plural(report.waits_inserted, "wait")
+        misuses += f"; {inserted} inserted at {plural(len(report.inserted), 'site')}"
+    yield f"streamguard: {races}, {misuses}"
     for merged in report.findings:
         yield ""
         yield from finding_lines(merged, base=base)
+    for merged in report.inserted:
+        yield ""
+        yield from inserted_lines(merged, base=base)
     for misuse in report.misuses:
         yield ""
         yield from _misuse_lines(misuse, base)
@@ -81,8 +91,42 @@ def _lines(report: Report, base: str) -> Iterator[str]:
 def finding_lines(merged: MergedFinding, *, base: str) -> Iterator[str]:
     """The lines of one finding."""
     finding = merged.finding
-    first, second = finding.first, finding.second
     yield f"{finding.code} {title(finding.code)}: {_sentence(finding)}"
+    yield from _pair_lines(finding, base)
+    yield f"  suppress  {finding.suppression}"
+    yield f"  seen      {_seen(merged.counts, finding.step)}"
+
+
+def inserted_lines(merged: MergedFinding, *, base: str) -> Iterator[str]:
+    """The lines of one pair that inserted waits kept apart."""
+    finding = merged.finding
+    first, second = finding.first, finding.second
+    yield (
+        f"inserted wait: {second.op} on {lane_text(second)} was made to wait for "
+        f"{lane_text(first)}; else {finding.code}, {title(finding.code)}"
+    )
+    yield from _pair_lines(finding, base)
+    yield from _labelled("cost", _cost_lines(finding, merged.total))
+    yield f"  inserted  {_seen(merged.counts, finding.step)}"
+
+
+def _cost_lines(finding: Finding, total: int) -> Iterator[str]:
+    inserted = finding.inserted
+    assert inserted is not None
+    running = f"{inserted.running} of {plural(total, 'wait')}"
+    yield f"at {running} the awaited work was not over yet when the wait was inserted"
+    if inserted.timed:
+        mean_us = inserted.waited_ms / inserted.timed * 1000
+        yield (
+            f"{lane_text(finding.second)} stood still for {inserted.waited_ms:.3f} ms, "
+            f"{mean_us:.1f} us a wait (event times of {plural(inserted.timed, 'wait')})"
+        )
+    else:
+        yield "how long it stood still is not known: no event times"
+
+
+def _pair_lines(finding: Finding, base: str) -> Iterator[str]:
+    first, second = finding.first, finding.second
     yield from _access_lines("first", first, base)
     yield from _access_lines("second", second, base)
     yield from _labelled("overlap", _overlap_lines(finding.overlap))
@@ -91,8 +135,6 @@ def finding_lines(merged: MergedFinding, *, base: str) -> Iterator[str]:
     yield from _labelled("repair", finding.repair)
     if finding.known is not None:
         yield from _labelled("known", _known_lines(finding.known))
-    yield f"  suppress  {finding.suppression}"
-    yield f"  seen      {_seen(merged.counts, finding.step)}"
 
 
 def _sentence(finding: Finding) -> str:

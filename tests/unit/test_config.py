@@ -101,3 +101,20 @@ def test_a_comma_in_brackets_does_not_split_patterns() -> None:
     patterns = parse_patterns("buffer[0,1], weight* ,,")
 
     assert patterns == ("buffer[0,1]", "weight*")
+
+
+def test_modes_and_what_limits_them_are_read() -> None:
+    """`enforce` watches and puts waits in; patterns and steps say for what."""
+    config = parse({"STREAMGUARD": "enforce", "STREAMGUARD_ENFORCE_ONLY": "reduction_stream, copy"})
+    sampled = parse({"STREAMGUARD": "1", "STREAMGUARD_EVERY": "10", "STREAMGUARD_STREAMS": "copy*"})
+
+    assert config == Config(active=True, mode="enforce", enforce_only=("reduction_stream", "copy"))
+    assert sampled == Config(active=True, every=10, streams=("copy*",))
+
+
+def test_waits_are_not_enforced_in_some_steps_only() -> None:
+    """A step that is not looked at would get none of the waits that it lacks."""
+    with pytest.raises(ConfigurationError) as caught:
+        parse({"STREAMGUARD": "enforce", "STREAMGUARD_EVERY": "10"})
+
+    assert (caught.value.variable, caught.value.value) == ("STREAMGUARD_EVERY", "10")

@@ -28,7 +28,9 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("streamguard.report", "streamguard.zero"),
     ("streamguard.identity",),
     (
+        "streamguard.device_identity",
         "streamguard.exit_status",
+        "streamguard.nvtx_marks",
         "streamguard.output_directory",
         "streamguard.hooks",
         "streamguard.declared",
