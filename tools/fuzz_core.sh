@@ -16,7 +16,7 @@ if ! command -v "$compiler" >/dev/null; then
   exit 2
 fi
 mkdir -p build/fuzz
-flags="-std=c++17 -O1 -g -fno-omit-frame-pointer -fno-sanitize-recover=all -Icsrc"
+flags="-std=c++17 -O2 -g -fno-omit-frame-pointer -fno-sanitize-recover=all -Icsrc"
 if ! echo 'extern "C" int LLVMFuzzerTestOneInput(const char*, long) { return 0; }' |
   "$compiler" -x c++ -fsanitize=fuzzer - -o build/fuzz/probe 2>build/fuzz/probe.log; then
   cat build/fuzz/probe.log >&2
@@ -39,6 +39,6 @@ for target in "$@"; do
     -o "build/fuzz/${target}_fuzz"
   mkdir -p "build/fuzz/${target}_corpus"
   echo "$target: $runs inputs"
-  "build/fuzz/${target}_fuzz" -runs="$runs" -max_len=1024 -timeout=10 -rss_limit_mb=2048 \
+  "build/fuzz/${target}_fuzz" -runs="$runs" -max_len=512 -timeout=10 -rss_limit_mb=2048 \
     -print_final_stats=1 -print_funcs=0 -verbosity=0 -artifact_prefix=build/fuzz/ "build/fuzz/${target}_corpus"
 done
