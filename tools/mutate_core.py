@@ -27,6 +27,10 @@ SCRATCH = ROOT / "build" / "mutate_core"
 FIRST_TESTS = ("tests/litmus/test_rules.py", "tests/litmus/test_cases.py")
 LAST_TESTS = ("tests/litmus/test_random_programs.py",)
 HANGS_AFTER_S = 240
+# What setup.py compiles into streamguard._core: whole folders, and the state of csrc/hooks.
+FOLDERS = ("core", "trace", "replay", "bindings")
+STATE = ("asynchronous_works", "detector_state", "finding_dicts", "finding_facts", "findings")
+STATE += ("streams", "watch_log")
 
 
 class TableError(Exception):
@@ -90,7 +94,7 @@ class Build:
     """
 
     def __init__(self) -> None:
-        for folder in ("csrc/core", "csrc/bindings", "streamguard", "tests"):
+        for folder in (*(f"csrc/{name}" for name in FOLDERS), "csrc/hooks", "streamguard", "tests"):
             # Times are kept, so that objects of an earlier run are used again.
             shutil.rmtree(SCRATCH / folder, ignore_errors=True)
             shutil.copytree(
@@ -113,7 +117,8 @@ class Build:
                 self.compile(source, self.object_of(source))
 
     def sources(self) -> list[Path]:
-        return sorted((SCRATCH / "csrc").glob("*/*.cc"))
+        found = [path for name in FOLDERS for path in (SCRATCH / "csrc" / name).glob("*.cc")]
+        return sorted([*found, *(SCRATCH / "csrc" / "hooks" / f"{name}.cc" for name in STATE)])
 
     def object_of(self, source: Path) -> Path:
         return SCRATCH / "object" / f"{source.parent.name}_{source.stem}.o"
