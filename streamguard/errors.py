@@ -162,3 +162,7 @@ class DumpError(StreamguardError):
         super().__init__(f"{path}: {reason}")
         self.path = path
         self.reason = reason
+
+
+class DesyncError(StreamguardError):
+    """Ranks wait for each other in vain; raised in the main thread where --on-hang asks for it."""

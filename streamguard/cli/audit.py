@@ -20,6 +20,8 @@ from streamguard.output_directory import problem_of
 
 if TYPE_CHECKING:
     from streamguard.cli.main import Subparsers
+    from streamguard.collectives.audit import Audit
+    from streamguard.collectives.record import RankLog
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -70,6 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise UsageError(f"--output {directory}: {problem}")
         environ = {**os.environ, "STREAMGUARD_AUDIT": "1", "STREAMGUARD_RUN": run_id}
         environ["STREAMGUARD_OUTPUT"] = str(directory)
+        environ["STREAMGUARD_REPORTS_ELSEWHERE"] = "1"
         if arguments.vgpu is not None:
             environ["STREAMGUARD_VGPU"] = arguments.vgpu
         config.parse(environ)
@@ -79,23 +82,45 @@ def run(arguments: argparse.Namespace) -> int:
     return status or verdict
 
 
+def print_audit(directory: Path, run_id: str, *, as_json: bool) -> None:
+    """Print the audit of rank 0 of a run that has ended, for `streamguard run`."""
+    from streamguard.collectives.audit import audit_rank
+
+    log = _read_rank(directory, run_id, 0)
+    if log is not None:
+        _write(audit_rank(log), as_json=as_json)
+
+
+def _read_rank(directory: Path, run_id: str | None, rank: int) -> RankLog | None:
+    """One rank's record, or None, and a message, where there is nothing to audit."""
+    from streamguard.collectives.record import read_logs
+
+    problem = f"rank {rank} recorded no collective"
+    if directory.is_dir():
+        logs = [log for log in read_logs(directory, run_id) if log.rank == rank]
+        if logs and len(logs[0].records):
+            return logs[0]
+    else:
+        problem = f"no rank wrote to {directory}"
+    print(f"streamguard audit: checked nothing: {problem}", file=sys.stderr)
+    return None
+
+
+def _write(audit: Audit, *, as_json: bool) -> None:
+    from streamguard.collectives.audit_text import render, to_json
+
+    text = json.dumps(to_json(audit)) + "\n" if as_json else render(audit)
+    with contextlib.suppress(OSError, ValueError):
+        (sys.stdout if as_json else sys.stderr).write(text)
+
+
 def _report(arguments: argparse.Namespace, directory: Path, run_id: str | None) -> int:
     from streamguard.collectives.audit import audit_rank
-    from streamguard.collectives.audit_text import render, to_json
-    from streamguard.collectives.record import read_logs
     from streamguard.collectives.theory import Scheme
 
-    if not directory.is_dir():
-        print(f"streamguard audit: checked nothing: no rank wrote to {directory}", file=sys.stderr)
+    log = _read_rank(directory, run_id, arguments.rank)
+    if log is None:
         return CHECKED_NOTHING
-    logs = [log for log in read_logs(directory, run_id) if log.rank == arguments.rank]
-    if not logs or not len(logs[0].records):
-        print(
-            f"streamguard audit: checked nothing: rank {arguments.rank} recorded no collective",
-            file=sys.stderr,
-        )
-        return CHECKED_NOTHING
-    log = logs[0]
     scheme = None
     if arguments.scheme is not None:
         size = max(len(group.ranks) for group in log.groups.values())
@@ -105,9 +130,7 @@ def _report(arguments: argparse.Namespace, directory: Path, run_id: str | None) 
         from streamguard.collectives.audit_chart import write_chart
 
         write_chart(audit, Path(arguments.chart))
-    text = json.dumps(to_json(audit)) + "\n" if arguments.json else render(audit)
-    with contextlib.suppress(OSError, ValueError):
-        (sys.stdout if arguments.json else sys.stderr).write(text)
+    _write(audit, as_json=arguments.json)
     limit = arguments.max_ratio
     if limit is None:
         return 0

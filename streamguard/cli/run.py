@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamguard import config, exit_status
+from streamguard.cli.audit import print_audit
 from streamguard.cli.child import run_command
 from streamguard.cli.explore import explore
 from streamguard.cli.launchers import forwarding
@@ -95,7 +96,7 @@ def add_parser(subparsers: Subparsers) -> None:
     add(
         "--collectives",
         metavar="strict|async|off",
-        help="compare what ranks call: before each collective, behind the run, or not (off)",
+        help="compare what ranks call: before each collective, behind the run (async), or not",
     )
     add("--hang-after", metavar="S", help="report ranks that wait for S seconds (60)")
     add("--on-hang", metavar="report|abort|raise", help="what follows that report (report)")
@@ -150,25 +151,30 @@ def run(arguments: argparse.Namespace) -> int:
     # Where the reader of the report has gone the status still tells what was found.
     with contextlib.suppress(OSError, ValueError):
         _print(report, settings, as_json=arguments.json)
+        if settings.audit:
+            run_id = environ["STREAMGUARD_RUN"]
+            print_audit(settings.output or Path(), run_id, as_json=arguments.json)
     if status != 0:
         return status
     verdict = exit_status.of_report(report)
-    if settings.collectives != "off" and _has_desync(Path(environ["STREAMGUARD_OUTPUT"])):
+    if settings.collectives != "off" and _has_desync(environ):
         verdict = exit_status.RACES
     if verdict == exit_status.RACES and arguments.error_exitcode is not None:
         return int(arguments.error_exitcode)
     return verdict
 
 
-def _has_desync(directory: Path) -> bool:
+def _has_desync(environ: Mapping[str, str]) -> bool:
     """Whether ranks reported that they differ or wait in vain; they printed that themselves.
 
     A rank that was merely slow (SG315) is no fault of the program.
     """
     for name in ("desync", "plan"):
-        path = directory / f"{name}.jsonl"
+        path = Path(environ["STREAMGUARD_OUTPUT"]) / f"{name}.jsonl"
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-        if any(json.loads(line)["code"] != "SG315" for line in lines):
+        # A directory that is used again holds the reports of earlier runs as well.
+        own = [e for e in map(json.loads, lines) if e["run"] == environ["STREAMGUARD_RUN"]]
+        if any(entry["code"] != "SG315" for entry in own):
             return True
     return False
 
@@ -192,6 +198,8 @@ def _environment(arguments: argparse.Namespace, inherited: Mapping[str, str]) ->
         value = getattr(arguments, option)
         if value is not None:
             environ[variable] = value
+    if not arguments.explore and not environ.get("STREAMGUARD_COLLECTIVES"):
+        environ["STREAMGUARD_COLLECTIVES"] = "async"
     if arguments.accesses:
         environ["STREAMGUARD_ACCESSES"] = ",".join(arguments.accesses)
     output = arguments.output or environ.get("STREAMGUARD_OUTPUT") or f"streamguard-{run_id}"

@@ -29,6 +29,7 @@ class Row:
     Attributes:
         payload_bytes: Sum of the whole tensors the group worked on.
         wire_bytes: Sum of what this rank sends for them, by the best algorithm.
+        buffers: Names of the buffers, where the hooks named them; in order of their first use.
         seconds: Sum of the measured times, of `timed_bytes` payload; 0 where nothing was timed.
     """
 
@@ -46,6 +47,7 @@ class Row:
     timed_payload_bytes: int
     timed_wire_bytes: Fraction
     place: str
+    buffers: tuple[str, ...] = ()
 
     @property
     def algorithm_bandwidth(self) -> float | None:
@@ -193,7 +195,23 @@ def _row(log: RankLog, chosen: np.ndarray, phase: str, op: str, dtype: str, numb
         timed_payload_bytes=sum(payloads[i] for i in timed),
         timed_wire_bytes=sum((wires[i] for i in timed), Fraction(0)),
         place=place(log.sites.get(int(largest["site"]), ())),
+        buffers=_buffers(log, chosen),
     )  # fmt: skip
+
+
+def _buffers(log: RankLog, chosen: np.ndarray) -> tuple[str, ...]:
+    if not log.notes_of("name"):
+        return ()
+    names: dict[tuple[int, int], list[tuple[int, str]]] = {}
+    found: dict[str, None] = {}
+    for record in chosen:
+        region = int(record["buffer"]), int(record["buffer"]) + int(record["input_bytes"])
+        if region not in names:
+            names[region] = log.names_of(*region)
+        given = [name for time_ns, name in names[region] if time_ns <= int(record["begin_ns"])]
+        if given:
+            found[given[-1]] = None
+    return tuple(found)
 
 
 def _compare(rows: tuple[Row, ...], scheme: Scheme, steps: int) -> tuple[Comparison, ...]:

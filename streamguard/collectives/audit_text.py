@@ -7,6 +7,8 @@ from fractions import Fraction
 
 from streamguard.collectives.audit import Audit, Row
 
+_BUFFERS_SHOWN = 8
+
 
 def size_text(count: float) -> str:
     """Bytes with a decimal unit, as network rates are given."""
@@ -36,6 +38,9 @@ def render(audit: Audit) -> str:
     lines.append(
         "(calls and bytes per step; bytes: what one rank sends; median: one call's tensor)"
     )
+    lines += [
+        f"{row.phase} {row.op}: {_buffers_text(row.buffers)}" for row in audit.rows if row.buffers
+    ]
     for comparison in audit.comparisons:
         lines.append(
             f"{comparison.phase}: {comparison.op} {comparison.ratio:.2f} × minimum: "
@@ -79,6 +84,11 @@ def to_json(audit: Audit) -> dict[str, object]:
         "recorded": audit.recorded,
         "lost": audit.lost,
     }
+
+
+def _buffers_text(names: Sequence[str]) -> str:
+    hidden = len(names) - _BUFFERS_SHOWN
+    return ", ".join(names[:_BUFFERS_SHOWN]) + (f" and {hidden} more" if hidden > 0 else "")
 
 
 def _headline(audit: Audit) -> str:
@@ -145,4 +155,5 @@ def _row_json(row: Row) -> dict[str, object]:
         "algorithm_bandwidth": row.algorithm_bandwidth,
         "bus_bandwidth": row.bus_bandwidth,
         "place": row.place,
+        "buffers": list(row.buffers),
     }

@@ -206,7 +206,9 @@ def _stall(views: Mapping[int, View], groups: Mapping[str, tuple[int, ...]]) -> 
     waiting = {wait.rank for wait in waits}
     lost = tuple(r for r in sorted(missing) if r not in views
                  or views[r].status in ("gone", "silent", "absent"))  # fmt: skip
-    ended = tuple(r for r in sorted(missing) if r in views and views[r].status == "ended")
+    # destroy_process_group may itself wait for what the rank has begun.
+    ended = tuple(r for r in sorted(missing) if r in views and (views[r].status == "ended"
+                  or (views[r].status == "leaving" and r not in waiting)))  # fmt: skip
     busy = tuple(r for r in sorted(missing) if r not in waiting and r not in lost + ended)
     # The collective that is shown: the one that most ranks wait in.
     counted: dict[tuple[str, int], int] = {}

@@ -135,7 +135,9 @@ class Overseer:
 
     def living(self) -> Sequence[int]:
         """Ranks that can be expected to answer."""
-        return [rank for rank, view in self.views().items() if view.status == "running"]
+        return [
+            rank for rank, view in self.views().items() if view.status in ("running", "leaving")
+        ]
 
     def _look_for_unseen(self) -> None:
         if not self._unseen:
@@ -162,7 +164,7 @@ class Overseer:
                 view.status = "silent"
                 view.remark = f"for {now - one.heard:.0f} s"
             else:
-                view.status = "running"
+                view.status = "leaving" if state["leaving"] else "running"
 
     def _compare(self) -> list[Verdict]:
         found: list[Verdict] = []

@@ -85,10 +85,15 @@ _LIBRARY = (
 )
 
 
+# DeepSpeed's own one-line wrappers: the caller says what the call is for.
+_WRAPPERS = ("_model_parallel_all_reduce",)
+
+
 def call_site(frames: Sequence[Frame]) -> Frame | None:
     """The line that asked for a collective: the innermost one outside the communication layers."""
     for frame in frames:
-        if not any(part in frame.file for part in _LIBRARY):
+        is_wrapper = frame.function.rsplit(".", 1)[-1] in _WRAPPERS
+        if not is_wrapper and not any(part in frame.file for part in _LIBRARY):
             return frame
     return frames[0] if frames else None
 

@@ -79,14 +79,18 @@ def compare(plans: Iterable[OptimizerPlan]) -> str:
                 for p in (first, second)
             }
             return (
-                f"SG316 optimizer plans differ: {ranks_text(alike[first.rank])} has optimizer "
-                f"groups {first.groups_text()}, {ranks_text(alike[second.rank])} has "
+                f"SG316 optimizer plans differ: {_have(alike[first.rank])} optimizer "
+                f"groups {first.groups_text()}, {_have(alike[second.rank])} "
                 f"{second.groups_text()}: step() will all-reduce the norm {first.norms} × against "
                 f"{second.norms} × on the group of {ranks_text(first.peers)}; it hangs\n"
                 "  repair: give every stage the same number of optimizer groups, or use an "
                 "optimizer that reduces one norm (DeepSpeed's BF16_Optimizer, streamguard.zero)"
             )
     return ""
+
+
+def _have(ranks: list[int]) -> str:
+    return f"{ranks_text(ranks)} {'has' if len(ranks) == 1 else 'have'}"
 
 
 def plan_hash(plan: OptimizerPlan) -> str:

@@ -145,6 +145,14 @@ class RankLog:
     records: Records = field(default_factory=lambda: np.empty(0, RECORD))
     lost: int = 0
 
+    def names_of(self, begin: int, end: int) -> list[tuple[int, str]]:
+        """Every name that the hooks gave bytes [begin, end), and when (ns); in order."""
+        return [
+            (_int(note["time_ns"]), str(note["name"]))
+            for note in self.notes_of("name")
+            if _int(note["begin"]) <= begin and end <= _int(note["end"])
+        ]
+
     def notes_of(self, kind: str) -> list[dict[str, object]]:
         """The notes of one kind, in order."""
         return [note for note in self.notes if note["kind"] == kind]

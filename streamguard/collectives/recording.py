@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import dataclasses
 import functools
 import json
@@ -67,6 +68,7 @@ class Recording(Listener):
         self._names: TextIO | None = None
         self._lock = threading.Lock()
         self._pid = os.getpid()
+        self._buffers: dict[int, tuple[int, str]] = {}
         self._waiting: list[dict[str, object]] = []
         self._watch: Watch | None = None
 
@@ -81,7 +83,11 @@ class Recording(Listener):
         listen(self)
         _around(("init_process_group",), after=self._initialised)
         self._follow_new_groups()
-        _around(("destroy_process_group",), before=self._destroying, after=native.forget_groups)
+        if self.config.active:
+            from streamguard.hooks import listen_to_names
+
+            listen_to_names(self._on_name)
+        _around(("destroy_process_group",), before=self._destroying, after=self._destroyed)
         atexit.register(self.finish)
 
     def note(self, kind: str, **values: object) -> None:
@@ -130,6 +136,22 @@ class Recording(Listener):
         self._write({"kind": "end", "time": time.time(), "steps": self.steps})
         self._names.close()
         self._names = None
+        if self.config.audit and self.rank == 0 and not self.config.reports_elsewhere:
+            self._print_audit()
+
+    def _print_audit(self) -> None:
+        from streamguard.collectives.audit import audit_rank
+        from streamguard.collectives.audit_text import render
+        from streamguard.collectives.record import read_log
+
+        assert self.ring_path is not None
+        log = read_log(self.ring_path)
+        if not len(log.records):
+            self._say("audit: checked nothing: rank 0 recorded no collective")
+            return
+        with contextlib.suppress(OSError):
+            sys.stderr.write(render(audit_rank(log)))
+            sys.stderr.flush()
 
     def _initialised(self) -> None:
         import torch.distributed as distributed
@@ -144,10 +166,18 @@ class Recording(Listener):
         else:
             self.note("rank", rank=self.rank, world_size=self.world_size)
         if self.config.collectives != "off" and self._watch is None and self.world_size > 1:
-            from streamguard.collectives.watch import Watch
+            self._start_watch()
 
-            self._watch = Watch(self)
-            self._watch.start()
+    def _start_watch(self) -> None:
+        from streamguard.collectives.watch import Watch
+
+        obstacle = Watch.obstacle()
+        if obstacle:
+            if self.rank == 0:
+                self._say(f"ranks are not compared: {obstacle}")
+            return
+        self._watch = Watch(self)
+        self._watch.start()
 
     def _follow_new_groups(self) -> None:
         """Ranks that make a group of different members may hang before its first collective."""
@@ -169,10 +199,21 @@ class Recording(Listener):
             home.new_group = new_group
 
     def _destroying(self) -> None:
-        # The Store that the watch uses goes away with the default group.
+        if self._watch is not None:
+            self._watch.leave()
+
+    def _destroyed(self) -> None:
+        import torch.distributed as distributed
+
+        if distributed.is_initialized():
+            # It was one of the other groups.
+            if self._watch is not None:
+                self._watch.stay()
+            return
         if self._watch is not None:
             self._watch.stop()
             self._watch = None
+        load_native().forget_groups()
 
     def _open(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -214,6 +255,12 @@ class Recording(Listener):
             {"kind": "group", "number": number, "key": group.key, "name": group.name,
              "ranks": list(ranks), "rank": rank}
         )  # fmt: skip
+
+    def _on_name(self, begin: int, end: int, name: str) -> None:
+        # Many are named anew in every step; what stays the same is written once.
+        if self._buffers.get(begin) != (end, name):
+            self._buffers[begin] = end, name
+            self.note("name", begin=begin, end=end, name=name, time_ns=time.time_ns())
 
     def _on_site(self, site: int) -> None:
         self._write({"kind": "site", "number": site, "frames": self.frames(site)})

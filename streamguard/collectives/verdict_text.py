@@ -13,6 +13,7 @@ _WORDS = {
     "silent": "silent: dead, stopped, or its interpreter is locked",
     "absent": "never heard of",
     "ended": "has ended",
+    "leaving": "is in destroy_process_group",
     "stopped": "known from its file only",
 }
 

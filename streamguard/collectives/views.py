@@ -13,9 +13,9 @@ from streamguard.collectives.phases import phase_of, place
 from streamguard.collectives.record import OPS, REDUCE_OPS, RankLog, dtype_name, is_message
 
 Numbers = npt.NDArray[np.uint64]
-# running: heard of lately; ended: said so; gone: its process no longer exists; silent: neither;
-# stopped: known only from its file; absent: never heard of
-Status = Literal["running", "ended", "gone", "silent", "stopped", "absent"]
+# running: heard of lately; leaving: in destroy_process_group; ended: said so; gone: its process no
+# longer exists; silent: none of these; stopped: known only from its file; absent: never heard of
+Status = Literal["running", "leaving", "ended", "gone", "silent", "stopped", "absent"]
 
 
 @dataclass(frozen=True, slots=True)

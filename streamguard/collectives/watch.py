@@ -7,13 +7,13 @@ import os
 import sys
 import threading
 import time
-import traceback
 from typing import TYPE_CHECKING
 
 from streamguard import identity
 from streamguard.collectives import plan
 from streamguard.collectives.desync import Verdict
 from streamguard.collectives.exchange import Store, Writer
+from streamguard.collectives.interruption import raise_in_main_thread, stack_lines
 from streamguard.collectives.overseer import SILENT_AFTER_S, Overseer
 from streamguard.collectives.phases import place
 from streamguard.collectives.record import Frame, RingReader
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 TICK_S = 0.35
 _RANKS_PER_SECOND = 5000  # what one Store takes of our small requests
 _ANSWER_S = 2.0
-_FRAMES = 12
 HANG_STATUS = 66
+_FAULTS = ("mismatch", "membership", "program", "ended", "dead")
 
 _generation = 0
 
@@ -63,6 +63,7 @@ class Watch:
         self._sites: dict[int, tuple[Frame, ...]] = {}
         self._stopping = threading.Event()
         self._ended = False
+        self._is_leaving = False
         self._optimizers = 0
         self._thread = threading.Thread(target=self._run, name="streamguard-watch", daemon=True)
         self._strict: StrictCheck | None = None
@@ -79,6 +80,14 @@ class Watch:
         if self._config.collectives == "strict":
             self._strict = StrictCheck(self._connect, wait_s=self._hang_after_s)
             load_native().set_strict(True)
+
+    def leave(self) -> None:
+        """The groups are about to be destroyed; that may wait for what was begun."""
+        self._is_leaving = True
+
+    def stay(self) -> None:
+        """Only one of several groups was destroyed."""
+        self._is_leaving = False
 
     def stop(self) -> None:
         """Tell the others that this rank has ended, and end the thread."""
@@ -141,27 +150,42 @@ class Watch:
         if text:
             self._publish("plan", text, {"type": "plan", "code": "SG316", "text": text})
 
+    @staticmethod
+    def obstacle() -> str:
+        """Why the ranks of this job cannot be compared; "" if they can."""
+        import torch.distributed as distributed
+        from torch.distributed import distributed_c10d
+
+        store = distributed_c10d._get_default_store()
+        while isinstance(store, distributed.PrefixStore):
+            store = store.underlying_store
+        if isinstance(store, distributed.TCPStore):
+            return ""
+        # Others are of one process, or lack the calls that are needed.
+        return f"the ranks meet in a {type(store).__name__}, and only a TCPStore can be used"
+
     def _connect(self) -> Store:
         import torch.distributed as distributed
         from torch.distributed import distributed_c10d
 
         base = distributed_c10d._get_default_store()
         store: Store = distributed.PrefixStore(self._prefix, base.clone())
+        # While we have it, the rank that serves it goes on to do so, also without the groups.
+        self._base = base
         return store
 
     def _run(self) -> None:
         try:
             while True:
                 is_last = self._stopping.wait(self._tick_s)
-                if is_last and self._overseer is not None and _is_failing():
-                    # The others may be about to say why.
-                    time.sleep(2 * self._tick_s)
+                if is_last and self._overseer is not None:
+                    self._hear_the_last(self._overseer)
                 self._ended = is_last
                 self._tick()
                 if is_last:
                     return
         except Exception as error:
-            if self._stopping.is_set():
+            if self._stopping.is_set() or self._is_leaving:
                 return
             # The Store is gone, and with it every way to hear of the others.
             self._say(f"collectives are no longer compared: {type(error).__name__}: {error}")
@@ -197,9 +221,21 @@ class Watch:
         remark = "" if error is None else f"{type(error).__name__}: {str(error)[:200]}"
         return {
             "beat": self._beat, "n": self._sent, "epoch": self._epoch, "ended": self._ended,
+            "leaving": self._is_leaving,
             "remark": remark if self._ended else "", "pid": os.getpid(),
             "host": identity.host_hash(),
         }  # fmt: skip
+
+    def _hear_the_last(self, overseer: Overseer) -> None:
+        """Wait a little for ranks that end at about the same time, or are about to say why."""
+        self._send()
+        deadline = time.monotonic() + 3 * self._tick_s
+        while time.monotonic() < deadline:
+            for verdict in overseer.read():
+                self._report(verdict, overseer.views())
+            if set(overseer.living()) <= {self._rank}:
+                return
+            time.sleep(0.05)
 
     def _become_reader(self) -> None:
         self._overseer = Overseer(
@@ -243,7 +279,7 @@ class Watch:
             self._store.set(f"k/{number}/{self._rank}", json.dumps(stack_lines()).encode())
         self._alarms = number
         kind = self._store.get(f"v/{number}").decode()
-        if kind in ("program", "mismatch", "dead", "ended"):
+        if kind in _FAULTS:
             self._act(kind)
 
     def _act(self, kind: str) -> None:
@@ -251,7 +287,10 @@ class Watch:
             self._say(f"rank {self._rank} ends itself: STREAMGUARD_ON_HANG=abort")
             os._exit(HANG_STATUS)
         if self._config.on_hang == "raise":
-            raise_in_main_thread()
+            raise_in_main_thread(
+                f"streamguard: a collective waits in vain ({kind}); the report is in "
+                f"{self._recording.directory}"
+            )
 
     def _mind_the_reader(self) -> None:
         if self._beat % 5:
@@ -294,6 +333,7 @@ class Watch:
         self._say(text)
         directory = self._recording.directory
         try:
+            entry |= {"run": self._config.run or "", "time": time.time()}
             with (directory / f"{name}.jsonl").open("a", encoding="utf-8") as file:
                 file.write(json.dumps(entry) + "\n")
         except OSError as error:
@@ -318,39 +358,3 @@ class Watch:
             return "(no longer recorded)"
         frames = tuple(Frame(*f) for f in self._recording.frames(int(found[-1]["site"])))
         return f"{describe(found[-1])}  at {place(frames)}"
-
-
-def _is_failing() -> bool:
-    return getattr(sys, "last_value", None) is not None
-
-
-def stack_lines() -> list[str]:
-    """Where all Python threads are; the main thread first, innermost frame first."""
-    frames = sys._current_frames()
-    main = threading.main_thread().ident
-    lines: list[str] = []
-    names = {thread.ident: thread.name for thread in threading.enumerate()}
-    for ident, frame in sorted(frames.items(), key=lambda item: item[0] != main):
-        name = names.get(ident, "")
-        if name == "streamguard-watch":
-            continue
-        if ident != main:
-            lines.append(f"thread {name or ident}:")
-        summary = traceback.extract_stack(frame)[::-1][: _FRAMES if ident == main else 4]
-        lines += [f"{f.filename}:{f.lineno} in {f.name}" for f in summary]
-    return lines
-
-
-def raise_in_main_thread() -> None:
-    """Abort all groups, so that what waits in them returns, and raise in the main thread."""
-    import ctypes
-
-    from torch.distributed import distributed_c10d
-
-    for group in list(distributed_c10d._world.pg_map):
-        try:
-            group.abort()
-        except (RuntimeError, NotImplementedError, AttributeError):
-            continue  # gloo cannot be aborted; its own time-out ends the wait
-    main = ctypes.c_ulong(threading.main_thread().ident or 0)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(main, ctypes.py_object(RuntimeError))

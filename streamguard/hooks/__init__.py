@@ -7,7 +7,15 @@ does not import torch.
 from __future__ import annotations
 
 from streamguard.hooks.install import Enforcing, Sampling, Sink, install
-from streamguard.hooks.naming import current_op, name_region, name_stream, note, set_step, watch
+from streamguard.hooks.naming import (
+    current_op,
+    listen_to_names,
+    name_region,
+    name_stream,
+    note,
+    set_step,
+    watch,
+)
 from streamguard.hooks.results import coverage, devices, finding, findings, flush, watched
 
 __all__ = [
@@ -21,6 +29,7 @@ __all__ = [
     "findings",
     "flush",
     "install",
+    "listen_to_names",
     "name_region",
     "name_stream",
     "note",

@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+# Told of every name as well, with the bytes it is for: the record of collectives keeps them.
+Listener = Callable[[int, int, str], None]
+_listeners: list[Listener] = []
+
+
+def listen_to_names(listener: Listener) -> None:
+    """Call `listener(begin, end, name)` for every region that is named from now on."""
+    _listeners.append(listener)
+
 
 def name_region(begin: int, end: int, name: str, since_op: int) -> None:
     """Name the bytes [begin, end) from op `since_op` on.
@@ -17,6 +28,8 @@ def name_region(begin: int, end: int, name: str, since_op: int) -> None:
     from streamguard import _hooks
 
     _hooks.name_region(begin, end, name, since_op)
+    for listener in _listeners:
+        listener(begin, end, name)
 
 
 def name_stream(device: int, handle: int, name: str) -> None:

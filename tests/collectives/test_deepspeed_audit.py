@@ -100,6 +100,8 @@ def test_our_own_reducer_sends_the_minimum(tmp_path: Path) -> None:
     assert outcome.statuses == [0] * N, outcome.text[-3000:]
     audit = audit_rank(read_logs(tmp_path)[0])
     gradients, parameters = audit.comparisons
+    # STREAMGUARD_AUDIT=1 alone: rank 0 prints the audit, nobody else.
+    assert [text.count("SUMMARY collectives: ") for text in outcome.texts] == [1, 0]
 
     assert (gradients.phase, gradients.op) == ("gradients", "reduce_scatter_tensor")
     assert (parameters.phase, parameters.op) == ("parameters", "all_gather_into_tensor")

@@ -53,6 +53,34 @@ def test_the_report_names_the_rank_at_fault(backend: str, name: str, tmp_path: P
     assert "hang.py:" in str(report["text"]) or report["kind"] == "membership"
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("backend", ["gloo", "nccl"])
+def test_all_ranks_leave_a_hang_with_an_error(backend: str, tmp_path: Path) -> None:
+    """--on-hang raise: every main thread gets DesyncError where it waits; the job ends."""
+    outcome = launch(
+        "hang.py", backend, "order-of-groups", "wrong", ranks=RANKS, output=tmp_path,
+        STREAMGUARD_COLLECTIVES="async", STREAMGUARD_HANG_AFTER=HANG_AFTER_S,
+        STREAMGUARD_ON_HANG="raise", STREAMGUARD_VGPU_VALUES="0",
+    )  # fmt: skip
+
+    assert [s for s in outcome.statuses if s in (0, -9)] == [], outcome.text[-3000:]
+    for text in outcome.texts:
+        assert "DesyncError: streamguard: a collective waits in vain (program)" in text
+        assert "hang.py" in text
+
+
+@pytest.mark.long
+def test_all_ranks_end_with_the_status_of_a_fault(tmp_path: Path) -> None:
+    """--on-hang abort: every rank ends with 66."""
+    outcome = launch(
+        "hang.py", "gloo", "order-of-groups", "wrong", ranks=RANKS, output=tmp_path,
+        STREAMGUARD_COLLECTIVES="async", STREAMGUARD_HANG_AFTER=HANG_AFTER_S,
+        STREAMGUARD_ON_HANG="abort", STREAMGUARD_VGPU_VALUES="0",
+    )  # fmt: skip
+
+    assert outcome.statuses == [66] * RANKS, outcome.text[-3000:]
+
+
 @pytest.mark.parametrize("backend", ["gloo", pytest.param("nccl", marks=pytest.mark.long)])
 def test_the_twins_stay_silent(backend: str, tmp_path: Path) -> None:
     """The same programs with the one rank doing what the others do: no report of any kind."""
