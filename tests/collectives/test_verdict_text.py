@@ -118,13 +118,17 @@ def test_optimizers_that_differ() -> None:
 
 
 def test_plans_with_as_many_norms_are_silent() -> None:
-    """Other sizes do not matter; nor do groups under an optimizer that reduces one norm."""
+    """Other sizes do not matter, nor ranks that never meet, nor an optimizer with one norm."""
     names = ("decay 0.1", "no_decay")
     zero, bf16 = "DeepSpeedZeroOptimizer", "BF16_Optimizer"
 
     assert compare([
         OptimizerPlan(0, zero, ((1024,), (48,)), names, (0, 1)),
         OptimizerPlan(1, zero, ((512,), (16,)), names, (0, 1)),
+    ]) == ""  # fmt: skip
+    assert compare([
+        OptimizerPlan(0, zero, ((1024,), (48,)), names, (0, 2)),
+        OptimizerPlan(1, zero, ((512,),), names, (1, 3)),
     ]) == ""  # fmt: skip
     assert compare([
         OptimizerPlan(0, bf16, ((1024,), (48,)), names, (0, 1)),
