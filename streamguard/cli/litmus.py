@@ -94,7 +94,7 @@ def _bounded(data: bytes, source: str) -> bytes:
 
 def _decoded(data: bytes, source: str) -> str:
     try:
-        return data.decode("utf-8")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise LitmusError(source, line, f"not UTF-8 at byte {error.start}") from error
@@ -108,8 +108,7 @@ def _as_json(outcome: Outcome) -> str:
             "verdict": outcome.verdict,
             "races": [pair._asdict() for pair in outcome.races],
             "ordered_by_nccl": [pair._asdict() for pair in outcome.ordered_by_nccl],
-        },
-        ensure_ascii=False,
+        }
     )
 
 

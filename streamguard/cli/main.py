@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.util
+import io
 import sys
 from collections.abc import Sequence
 from typing import Protocol, cast
@@ -38,6 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status."""
     parser = _parser()
     parsed = parser.parse_args(arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Labels and paths are the user's: one that the terminal cannot show must not end a report.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         return int(parsed.run(parsed))
     except UsageError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import reprlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -16,6 +17,9 @@ _KINDS = ("RAW", "WAR", "WAW", "UAF")
 _DOMAINS = ("device", "host", "reuse", "lifetime")
 _VERDICTS = ("race", "clean")
 _VARIANTS = ("buggy", "fixed", "sequence")
+# In messages: a few YAML aliases of aliases can stand for more text than fits into memory.
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel = 2
 
 
 class RacePair(NamedTuple):
@@ -68,17 +72,19 @@ def _read_json_lines(text: str, source: str) -> Iterable[Variant]:
         except (ValueError, RecursionError) as error:
             raise LitmusError(source, number, f"no JSON object: {error}") from error
         if not isinstance(record, dict):
-            raise LitmusError(source, number, f"expected an object, got {record!r:.60}")
-        case_id = record.get("id", record.get("case"))
-        if not isinstance(case_id, str | int):
+            raise LitmusError(source, number, f"expected an object, got {_shown(record)}")
+        case_id = _as_text(record.get("id", record.get("case")))
+        if case_id is None:
             raise LitmusError(source, number, 'the object has no "id" or "case"')
         name = record.get("variant", "sequence")
         if name not in _VARIANTS:
-            raise LitmusError(source, number, f"variant is {name!r}, expected one of {_VARIANTS}")
+            raise LitmusError(
+                source, number, f"variant is {_shown(name)}, expected one of {_VARIANTS}"
+            )
         statements = _statements(record.get("events"), [], number, source)
         verdict = _verdict(record.get("verdict"), number, source)
         races = _races(record.get("races"), number, source)
-        yield Variant(str(case_id), name, source, statements, Expectation(verdict, races))
+        yield Variant(case_id, name, source, statements, Expectation(verdict, races))
 
 
 def _read_yaml(text: str, source: str) -> list[Variant]:
@@ -100,13 +106,14 @@ def _read_yaml(text: str, source: str) -> list[Variant]:
         loader.dispose()
     if node is None or not isinstance(document, dict):
         raise LitmusError(source, 1, "the file holds no case: expected a mapping")
-    case_id = document.get("id")
-    if not isinstance(case_id, str | int):
+    _refuse_repeated_keys(node, source)
+    case_id = _as_text(document.get("id"))
+    if case_id is None:
         raise LitmusError(source, 1, "the case has no id")
     names = [name for name in _VARIANTS if name in document]
     if not names:
         raise LitmusError(source, 1, f"case {case_id} has none of {', '.join(_VARIANTS)}")
-    return [_yaml_variant(str(case_id), name, document[name], node, source) for name in names]
+    return [_yaml_variant(case_id, name, document[name], node, source) for name in names]
 
 
 def _yaml_variant(
@@ -116,6 +123,8 @@ def _yaml_variant(
     line = here.start_mark.line + 1
     if not isinstance(content, dict):
         raise LitmusError(source, line, f"{name} is no mapping with events and expect")
+    _refuse_other_keys(content, ("events", "expect"), name, line, source)
+    _refuse_repeated_keys(here, source)
     events = _value_of(here, "events") if "events" in content else None
     lines = (
         [item.start_mark.line + 1 for item in events.value]
@@ -126,6 +135,7 @@ def _yaml_variant(
     expect = content.get("expect", {})
     if not isinstance(expect, dict):
         raise LitmusError(source, line, f"expect of {name} is no mapping")
+    _refuse_other_keys(expect, ("verdict", "races"), f"expect of {name}", line, source)
     verdict = _verdict(expect.get("verdict"), line, source)
     races = _races(expect.get("races"), line, source)
     return Variant(case_id, name, source, statements, Expectation(verdict, races))
@@ -148,7 +158,7 @@ def _statements(events: object, lines: list[int], line: int, source: str) -> tup
     for index, event in enumerate(events):
         at = lines[index] if index < len(lines) else line
         if not isinstance(event, str):
-            raise LitmusError(source, at, f"event {index + 1} is no text: {event!r:.60}")
+            raise LitmusError(source, at, f"event {index + 1} is no text: {_shown(event)}")
         try:
             statement = parse_statement(event, at)
         except StatementError as error:
@@ -162,7 +172,7 @@ def _verdict(value: object, line: int, source: str) -> str | None:
     if value is None:
         return None
     if value not in _VERDICTS:
-        raise LitmusError(source, line, f"verdict is {value!r}, expected race or clean")
+        raise LitmusError(source, line, f"verdict is {_shown(value)}, expected race or clean")
     return str(value)
 
 
@@ -170,7 +180,7 @@ def _races(value: object, line: int, source: str) -> frozenset[RacePair] | None:
     if value is None:
         return None
     if not isinstance(value, list):
-        raise LitmusError(source, line, f"races is no list: {value!r:.60}")
+        raise LitmusError(source, line, f"races is no list: {_shown(value)}")
     return frozenset(_race(item, line, source) for item in value)
 
 
@@ -179,8 +189,51 @@ def _race(item: object, line: int, source: str) -> RacePair:
     if isinstance(item, dict):
         fields = [item.get(name) for name in RacePair._fields]
     if not isinstance(fields, list) or len(fields) != 4:
-        raise LitmusError(source, line, f"a race has kind, domain, first, second; got {item!r:.60}")
-    kind, domain, first, second = (str(field) for field in fields)
-    if kind not in _KINDS or domain not in _DOMAINS or None in fields:
-        raise LitmusError(source, line, f"no race of this kind and domain: {item!r:.60}")
+        raise LitmusError(
+            source, line, f"a race has kind, domain, first, second; got {_shown(item)}"
+        )
+    kind, domain, *labels = fields
+    first, second = (_as_text(label) for label in labels)
+    if kind not in _KINDS or domain not in _DOMAINS or first is None or second is None:
+        raise LitmusError(source, line, f"no race of this kind and domain: {_shown(item)}")
     return RacePair(kind, domain, first, second)
+
+
+def _as_text(value: object) -> str | None:
+    """Text, or a number that YAML made of it; None for anything else."""
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    # Python refuses to print a number of many thousand digits, which YAML reads from hexadecimals.
+    return str(value) if abs(value) < 1 << 64 else None
+
+
+def _shown(value: object) -> str:
+    try:
+        return f"{_SHORT.repr(value):.60}"
+    except ValueError:
+        return "a number of too many digits"
+
+
+def _refuse_other_keys(
+    content: dict[object, object], known: tuple[str, ...], where: str, line: int, source: str
+) -> None:
+    """A misspelt `expect` would be a program that nothing is expected of."""
+    for key in content:
+        if key not in known:
+            reason = f"{where} has {_shown(key)}; expected {' and '.join(known)} only"
+            raise LitmusError(source, line, reason)
+
+
+def _refuse_repeated_keys(mapping: yaml.Node, source: str) -> None:
+    """YAML takes the last of two equal keys, and the first program would not be looked at."""
+    seen: set[str] = set()
+    pairs = mapping.value if isinstance(mapping, yaml.MappingNode) else []
+    for key, _ in pairs:
+        if not isinstance(key, yaml.ScalarNode):
+            continue
+        if key.value in seen:
+            reason = f"{_shown(key.value)} is given twice"
+            raise LitmusError(source, key.start_mark.line + 1, reason)
+        seen.add(key.value)

@@ -209,3 +209,26 @@ def test_what_never_ends_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtur
         printed = capsys.readouterr()
         assert printed.out == ""
         assert printed.err.startswith(f"streamguard litmus: {name}:1: {reason}")
+
+
+@pytest.mark.parametrize("option", ["--json", "--explain"])
+def test_labels_that_the_terminal_cannot_show_are_escaped(option: str) -> None:
+    """Neither half a character nor a letter outside the terminal's alphabet ends the report."""
+    events = ["alloc x 8 a", "write a x '\ud800'", "read b x 'ü'"]
+    # What editors on Windows put before UTF-8 is no part of the first line.
+    text = b"\xef\xbb\xbf" + json.dumps({"id": "x", "events": events}).encode()
+
+    finished = subprocess.run(
+        [sys.executable, "-m", "streamguard.cli.main", "litmus", "--stdin", option],
+        input=text,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        check=False,
+    )
+
+    assert finished.returncode == 66, finished.stderr
+    if option == "--json":
+        race = {"kind": "RAW", "domain": "device", "first": "\ud800", "second": "ü"}
+        assert json.loads(finished.stdout)["races"] == [race]
+    else:
+        assert b"RAW (device): '\\ud800' -> '\\xfc'" in finished.stdout

@@ -103,6 +103,24 @@ def test_a_wrong_event_names_its_line_and_the_reason(
             3,
             "verdict is 'fine', expected race or clean",
         ),
+        (
+            "id: x\nsequence:\n  events: []\n  expcet: {verdict: race}\n",
+            3,
+            "sequence has 'expcet'; expected events and expect only",
+        ),
+        (
+            "id: x\nsequence:\n  events: []\n  expect: {race: []}\n",
+            3,
+            "expect of sequence has 'race'; expected verdict and races only",
+        ),
+        ("id: x\nfixed: {events: []}\nfixed: {events: []}\n", 3, "'fixed' is given twice"),
+        (f"id: 0x{'f' * 5000}\nsequence: {{events: []}}\n", 1, "the case has no id"),
+        (
+            f"id: x\nsequence: {{events: [0x{'f' * 5000}]}}\n",
+            2,
+            "event 1 is no text: a number of too many digits",
+        ),
+        ('{"id": true, "events": []}', 1, 'the object has no "id" or "case"'),
         ('{"id": "x"}', 1, "events is missing or no list of lines"),
         ('{"events": []}', 1, 'the object has no "id" or "case"'),
         ('{"id": "x", "events": []}\n{"id": "y", "events": ["read"]}', 2, "event 1: "),
@@ -116,6 +134,30 @@ def test_a_damaged_file_names_the_line_and_the_reason(text: str, line: int, reas
 
     assert found[0] == line
     assert found[1].startswith(reason)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "{events: [*i]}",
+        "{events: [], expect: {verdict: *i}}",
+        "{events: [], expect: {races: [*i]}}",
+        "{events: [], expect: {races: [[RAW, device, *i, b]]}}",
+    ],
+)
+def test_aliases_of_aliases_are_not_written_out(end: str) -> None:
+    """A few lines that stand for 10^30 texts are refused with a short message."""
+    aliases = ["z0: &z0 [x, x, x, x, x, x, x, x, x, x]"]
+    for level in range(1, 29):
+        aliases.append(f"z{level}: &z{level} [{', '.join(10 * [f'*z{level - 1}'])}]")
+    aliases.append(f"i: &i [{', '.join(10 * ['*z28'])}]")
+    text = "\n".join(["id: x", *aliases, f"sequence: {end}"])
+
+    line, reason = error_of(text)
+
+    # The node that is refused stands where its alias was defined or where it is used.
+    assert line in (len(aliases) + 1, len(aliases) + 2)
+    assert len(reason) < 200
 
 
 @pytest.mark.parametrize("text", ["id: [\nx", "a: b: c", "id: &a [*a]", "\t- x", '{"id": ', "{"])
