@@ -17,37 +17,18 @@ from typing import Any
 
 SAMPLES = 3
 
-# Operators that differ, and why. All others must be equal.
+# Operators that differ, and why: each of them does, and no other.
 DIFFERENT = {
-    "random": {
-        "bernoulli", "cauchy", "exponential", "geometric", "log_normal", "multinomial", "normal",
-        "pca_lowrank", "rand_like", "randint", "randint_like", "randn", "randn_like",
-        "svd_lowrank", "uniform", "nn.functional.alpha_dropout", "nn.functional.dropout",
-        "nn.functional.dropout2d", "nn.functional.dropout3d",
-        "nn.functional.feature_alpha_dropout", "nn.functional.fractional_max_pool2d",
-        "nn.functional.fractional_max_pool3d", "nn.functional.multi_head_attention_forward",
-        "nn.functional.rrelu", "nn.functional.scaled_dot_product_attention",
-    },
-    "memory that is never set": {
-        "empty", "empty_like", "empty_permuted", "empty_strided", "new_empty",
-        "new_empty_strided", "resize_", "resize_as_",
-    },
-    "reads the storage around its input, which the copy to the device does not have": {
-        "as_strided",
-    },
-    "another gradient for each choice of eigenvectors": {"linalg.eig"},
     # The CPU leaves them empty; nothing reads them.
     "statistics in evaluation, which the device's kernel returns": {
         "native_batch_norm", "_native_batch_norm_legit",
     },
 }  # fmt: skip
 
-# The groups of DIFFERENT for which the CPU's result says nothing.
-NOT_COMPARABLE = (
-    "random",
-    "memory that is never set",
-    "reads the storage around its input, which the copy to the device does not have",
-)
+# Their result is memory that is never set: only its type, shape and strides can be compared.
+UNSET = {
+    "empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided",
+}  # fmt: skip
 
 # What the device refuses, as a real one does.
 REFUSALS = (
@@ -57,16 +38,19 @@ REFUSALS = (
 )
 
 
-def sweep(counts: Counter[str]) -> Iterator[dict[str, str]]:
+def sweep(counts: Counter[str], not_compared: set[str]) -> Iterator[dict[str, str]]:
     """Yield one record for each check that differs from the CPU; count all and the equal ones.
 
-    Only operators that can be compared are counted.
+    Names in `not_compared` the operators of which no number was compared in any direction.
+
+    Operators in UNSET are checked and not counted: no number of theirs is compared.
     """
     import torch
     from torch.testing._internal.common_methods_invocations import op_db
 
-    not_comparable = set().union(*(DIFFERENT[why] for why in NOT_COMPARABLE))
+    compared_names = set()
     for op in op_db:
+        not_compared.add(op.name)
         if torch.float32 not in op.dtypes:
             continue
         label = op.name + (f".{op.variant_test_name}" if op.variant_test_name else "")
@@ -74,10 +58,11 @@ def sweep(counts: Counter[str]) -> Iterator[dict[str, str]]:
             reason, compared = _first_failure(op, check)
             if reason is not None:
                 yield {"op": op.name, "label": label, "direction": direction, "reason": reason}
-            is_comparable = op.name not in not_comparable
-            if is_comparable and (reason is not None or compared):
+            if op.name not in UNSET and (reason is not None or compared):
                 counts[f"{direction} checks"] += 1
                 counts[f"{direction} equal"] += reason is None
+                compared_names.add(op.name)
+    not_compared -= compared_names
 
 
 def _first_failure(op: Any, check: Callable[[Any, Any], bool]) -> tuple[str | None, int]:
@@ -106,10 +91,13 @@ def _first_failure(op: Any, check: Callable[[Any, Any], bool]) -> tuple[str | No
 
 
 def _forward(op: Any, sample: Any) -> bool:
-    expected = _run_or_skip(op, sample)
-    if expected is None:
+    args, kwargs = _on_device(sample)
+    outcome = _on_both(
+        lambda: op(*args, **kwargs), lambda: op(sample.input, *sample.args, **sample.kwargs)
+    )
+    if outcome is None:
         return False
-    _assert_same(op(*_on_device(sample)[0], **_on_device(sample)[1]), expected[0])
+    _assert_same(*outcome, with_values=op.name not in UNSET)
     return True
 
 
@@ -118,35 +106,57 @@ def _in_place(op: Any, sample: Any) -> bool:
     if function is None or not hasattr(sample.input, "clone"):
         return False
     args, kwargs = _on_device(sample)
-    try:
-        expected = function(sample.input.clone(), *sample.args, **sample.kwargs)
-    except Exception:  # the sample is not one for the in-place form
+    outcome = _on_both(
+        lambda: function(args[0].clone(), *args[1:], **kwargs),
+        lambda: function(sample.input.clone(), *sample.args, **sample.kwargs),
+    )
+    if outcome is None:
         return False
-    _assert_same(function(args[0].clone(), *args[1:], **kwargs), expected)
+    _assert_same(*outcome)
     return True
 
 
 def _grad(op: Any, sample: Any) -> bool:
     if not op.supports_autograd:
         return False
-    expected = _run_or_skip(op, sample)
-    if expected is None:
-        return False
     args, kwargs = _on_device(sample)
-    try:
-        expected_grads = _gradients(expected[0], [sample.input, *sample.args, sample.kwargs])
-    except NotImplementedError:  # not on the CPU
+
+    def gradients(inputs: list[Any], named: dict[str, Any]) -> list[Any]:
+        # Only what an operator defines is differentiated, such as the size of an eigenvector.
+        output = sample.output_process_fn_grad(op(*inputs, **named))
+        return _gradients(output, [*inputs, named])
+
+    outcome = _on_both(
+        lambda: gradients(args, kwargs),
+        lambda: gradients([sample.input, *sample.args], sample.kwargs),
+    )
+    if outcome is None:
         return False
-    grads = _gradients(op(*args, **kwargs), [*args, kwargs])
-    _assert_same(grads, expected_grads)
-    return bool(expected_grads)
+    _assert_same(*outcome)
+    return bool(outcome[1])
 
 
-def _run_or_skip(op: Any, sample: Any) -> tuple[Any] | None:
+def _on_both(on_device: Callable[[], Any], on_cpu: Callable[[], Any]) -> tuple[Any, Any] | None:
+    """Both results, with the same random numbers; none if the CPU does not take the sample."""
+    from tests.vgpu.opinfo_random import DeviceSeeds, RandomOpsMismatchError, SeedsOnCpu
+
+    seeds = DeviceSeeds()
+    refusal = None
     try:
-        return (op(sample.input, *sample.args, **sample.kwargs),)
+        with seeds:
+            actual = on_device()
+    except Exception as error:
+        refusal = error
+    try:
+        with SeedsOnCpu(seeds.found):
+            expected = on_cpu()
+    except RandomOpsMismatchError as other:
+        raise refusal or other from None
     except Exception:  # not a sample that the CPU takes
         return None
+    if refusal is not None:
+        raise refusal
+    return actual, expected
 
 
 def _gradients(output: Any, inputs: list[Any]) -> list[Any]:
@@ -173,8 +183,7 @@ def _on_device(sample: Any) -> tuple[list[Any], dict[str, Any]]:
 
     def move(value: Any) -> Any:
         if isinstance(value, torch.Tensor):
-            moved = value.detach().to("cuda")
-            return moved.requires_grad_(value.requires_grad)
+            return _moved(value.detach()).requires_grad_(value.requires_grad)
         if isinstance(value, torch.device) or value == "cpu":
             return "cuda"
         return value
@@ -184,7 +193,17 @@ def _on_device(sample: Any) -> tuple[list[Any], dict[str, Any]]:
     )
 
 
-def _assert_same(actual: Any, expected: Any) -> None:
+def _moved(tensor: Any) -> Any:
+    """A copy on the device with the same strides, in a copy of the whole storage."""
+    import torch
+
+    if tensor.layout != torch.strided or tensor.is_conj() or tensor.is_neg():
+        return tensor.to("cuda")
+    whole = torch.empty(0, dtype=tensor.dtype).set_(tensor.untyped_storage())
+    return whole.to("cuda").as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
+
+
+def _assert_same(actual: Any, expected: Any, *, with_values: bool = True) -> None:
     import torch
     from torch.utils._pytree import tree_leaves
 
@@ -194,8 +213,11 @@ def _assert_same(actual: Any, expected: Any) -> None:
     for one, other in zip(actual_leaves, expected_leaves, strict=True):
         if not isinstance(other, torch.Tensor):
             assert one == other or one != one, f"{one} instead of {other}"
-            continue
-        torch.testing.assert_close(one.cpu(), other, rtol=1e-5, atol=1e-5, equal_nan=True)
+        elif with_values:
+            torch.testing.assert_close(one.cpu(), other, rtol=1e-5, atol=1e-5, equal_nan=True)
+        else:
+            actual_layout = (one.dtype, one.size(), one.stride())
+            assert actual_layout == (other.dtype, other.size(), other.stride())
 
 
 def main() -> None:
@@ -204,6 +226,8 @@ def main() -> None:
     from streamguard.vgpu import values
 
     counts: Counter[str] = Counter()
-    for record in sweep(counts):
+    not_compared: set[str] = set()
+    for record in sweep(counts, not_compared):
         print(json.dumps(record), flush=True)
-    print(json.dumps({"counts": counts, "not computed": dict(values.coverage().not_computed)}))
+    end = {"counts": counts, "not compared": sorted(not_compared)}
+    print(json.dumps(end | {"not computed": dict(values.coverage().not_computed)}))

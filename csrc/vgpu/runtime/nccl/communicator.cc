@@ -182,7 +182,9 @@ ncclResult_t Communicator::wait_for_all(RankState state) {
         next_check = steady_clock::now() + kAliveCheck;
         const ProcessIdentity& peer = board_.slot(rank).process;
         const bool announced = board_.slot(rank).state.load() != RankState::kAbsent;
-        if (!is_alive(announced ? peer : contents.creator)) {
+        // A rank that came and ended between the two looks took part.
+        if (!is_alive(announced ? peer : contents.creator) &&
+            board_.slot(rank).state.load() < state) {
           set_text("rank " + std::to_string(rank) + " ended while the communicator was made");
           return ncclRemoteError;
         }
@@ -207,7 +209,7 @@ Communicator::SplitResult Communicator::split(int color, int key) {
       if (aborted_ || board_.header().failure.load() != 0) return false;
       if (steady_clock::now() > next_check) {
         next_check = steady_clock::now() + kAliveCheck;
-        if (!is_alive(board_.slot(rank).process)) return false;
+        if (!is_alive(board_.slot(rank).process) && counter.load() <= number) return false;
       }
       std::this_thread::sleep_for(kJoinPoll);
     }

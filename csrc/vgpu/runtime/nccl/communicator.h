@@ -103,7 +103,9 @@ class Communicator {
   void retire_read_messages();
   bool is_read(const Published& published) const;
   void fail_mismatch(int peer, uint64_t index, const Message& own, const Message& theirs);
-  PeerWait wait_on(int peer, const Message& own);
+  std::string end_of(int peer);
+  template <class HasArrived>
+  PeerWait look_at(int peer, const Message& own, HasArrived has_arrived);
   bool is_demanded_by(int rank) const;
   bool waits_for(int rank) const;
   std::string pending_of(int rank) const;

@@ -86,35 +86,42 @@ bool Communicator::send(int peer, Message message, const void* data) {
   return true;
 }
 
-PeerWait Communicator::wait_on(int peer, const Message& own_message) {
-  if (aborted_ || async_error() != ncclSuccess) return PeerWait::kWaiting;
+// Why `peer` will do nothing more; empty while it may.
+std::string Communicator::end_of(int peer) {
   const RankSlot& slot = board_.slot(peer);
-  const std::string what = "rank " + std::to_string(peer) + " has left the communicator, rank " +
-                           std::to_string(rank_) + " waits for it in " + describe(own_message);
-  if (slot.state == RankState::kLeft) {
-    fail(ncclRemoteError, what);
-    return PeerWait::kWaiting;
-  }
+  const std::string rank = "rank " + std::to_string(peer);
+  if (slot.state == RankState::kLeft) return rank + " has left the communicator";
   const auto now = steady_clock::now();
-  if (now - checked_alive_at_ > kAliveCheck) {
-    checked_alive_at_ = now;
-    if (!is_alive(slot.process)) {
-      fail(ncclRemoteError, "rank " + std::to_string(peer) + " (process " +
-                                std::to_string(slot.process.process) + ") ended, rank " +
-                                std::to_string(rank_) + " waits for it in " +
-                                describe(own_message));
-      return PeerWait::kWaiting;
-    }
+  if (now - checked_alive_at_ <= kAliveCheck) return "";
+  checked_alive_at_ = now;
+  if (is_alive(slot.process)) return "";
+  return rank + " (process " + std::to_string(slot.process.process) + ") ended";
+}
+
+// A peer may publish its part between a look at its part and a look at its end, and then leave as
+// it should: what it published counts, so it is looked for once more after its end was seen.
+template <class HasArrived>
+PeerWait Communicator::look_at(int peer, const Message& own_message, HasArrived has_arrived) {
+  if (has_arrived()) return PeerWait::kArrived;
+  if (aborted_ || async_error() != ncclSuccess) return PeerWait::kWaiting;
+  const std::string end = end_of(peer);
+  if (end.empty()) {
+    return board_.slot(peer).idleness != 0 ? PeerWait::kStalled : PeerWait::kWaiting;
   }
-  return slot.idleness != 0 ? PeerWait::kStalled : PeerWait::kWaiting;
+  if (has_arrived()) return PeerWait::kArrived;
+  fail(ncclRemoteError,
+       end + ", rank " + std::to_string(rank_) + " waits for it in " + describe(own_message));
+  return PeerWait::kWaiting;
 }
 
 PeerWait Communicator::await_collective(int rank, uint64_t index, const Message& own_message) {
   const RankSlot& slot = board_.slot(rank);
-  if (slot.started.load(std::memory_order_acquire) <= index) {
+  const PeerWait wait = look_at(rank, own_message, [&] {
+    if (slot.started.load(std::memory_order_acquire) > index) return true;
     if (own().demanded <= index) own().demanded = index + 1;
-    return wait_on(rank, own_message);
-  }
+    return false;
+  });
+  if (wait != PeerWait::kArrived) return wait;
   const Message& theirs = collective_of(rank, index);
   if (agree(theirs, own_message)) return PeerWait::kArrived;
   fail_mismatch(rank, index, own_message, theirs);
@@ -147,10 +154,12 @@ void Communicator::compare_with_peers() {
 PeerWait Communicator::await_message(int from, const Message& own_message) {
   Channel& channel = board_.channel(from, rank_);
   const uint64_t index = channel.received;
-  if (channel.sent.load(std::memory_order_acquire) <= index) {
+  const PeerWait wait = look_at(from, own_message, [&] {
+    if (channel.sent.load(std::memory_order_acquire) > index) return true;
     if (channel.wanted <= index) channel.wanted = index + 1;
-    return wait_on(from, own_message);
-  }
+    return false;
+  });
+  if (wait != PeerWait::kArrived) return wait;
   const Message& theirs = next_message(from);
   if (theirs.bytes == own_message.bytes && theirs.type == own_message.type) {
     return PeerWait::kArrived;
