@@ -1,7 +1,8 @@
 """The soak of `make soak`: trains on two virtual GPUs under many schedules, against the CPU.
 
-DDP, FSDP2 and ZeRO-1/2/3; each as many runs under lazy, random and PCT schedules as RUNS says. The
-runs of one training share one pair of processes. Status 1 if any run differs from the CPU.
+DDP, FSDP2, ZeRO-1/2/3 and ZeRO-Offload; each as many runs under lazy, random and PCT
+schedules as RUNS says. The runs of one training share one pair of processes. Status 1 if any run
+differs from the CPU.
 """
 
 import argparse
@@ -13,7 +14,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-TRAININGS = ("ddp", "fsdp2", "zero1", "zero2", "zero3")
+TRAININGS = ("ddp", "fsdp2", "zero1", "zero2", "zero3", "offload2", "offload3")
 sys.path.insert(0, str(ROOT))  # for the tests package
 
 

@@ -1,4 +1,4 @@
-"""Five ways to train one small model on two ranks, and the same training on the CPU alone.
+"""Ways to train one small model on two ranks, and the same training on the CPU alone.
 
 Every function trains from the same start on the same data and returns losses and parameters as one
 vector on the CPU: shape [STEPS + parameters].
@@ -85,8 +85,13 @@ def _mesh() -> object:
     return init_device_mesh("cuda", (RANKS,))
 
 
-def with_zero(stage: int) -> Callable[[int], torch.Tensor]:
-    """DeepSpeed with communication overlapped and buckets of about one layer."""
+def with_zero(stage: int, **options: object) -> Callable[[int], torch.Tensor]:
+    """DeepSpeed with communication overlapped and buckets of about one layer.
+
+    Args:
+        stage: 1, 2 or 3.
+        options: More of the configuration's `zero_optimization`.
+    """
 
     def train(rank: int) -> torch.Tensor:
         import deepspeed
@@ -104,6 +109,7 @@ def with_zero(stage: int) -> Callable[[int], torch.Tensor]:
                 "reduce_bucket_size": bucket,
                 "allgather_bucket_size": bucket,
                 "stage3_param_persistence_threshold": 0,
+                **options,
             },
         }
         model = make_model()
@@ -124,12 +130,17 @@ def with_zero(stage: int) -> Callable[[int], torch.Tensor]:
     return train
 
 
+# The optimizer is torch's, on the CPU: DeepSpeed's own is an extension that must be compiled.
+_ON_HOST = {"device": "cpu", "pin_memory": True}
+
 TRAININGS: dict[str, Callable[[int], torch.Tensor]] = {
     "ddp": with_ddp,
     "fsdp2": with_fsdp,
     "zero1": with_zero(1),
     "zero2": with_zero(2),
     "zero3": with_zero(3),
+    "offload2": with_zero(2, offload_optimizer=_ON_HOST),
+    "offload3": with_zero(3, offload_optimizer=_ON_HOST),
 }
 
 

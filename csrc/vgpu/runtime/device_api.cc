@@ -1,6 +1,9 @@
 // cudaDevice*: what the virtual devices say about themselves.
 #include <cstdio>
 #include <cstring>
+#include <mutex>
+#include <set>
+#include <utility>
 
 #include "api_log.h"
 #include "device_identity.h"
@@ -24,6 +27,16 @@ constexpr int kGridX = 2147483647;
 constexpr int kGridYZ = 65535;
 constexpr int kLowestPriority = 0;
 constexpr int kHighestPriority = -5;
+
+// Pairs (device, peer) for which peer access is enabled.
+struct EnabledPeers {
+  std::mutex mutex;
+  std::set<std::pair<int, int>> pairs;
+};
+EnabledPeers& enabled_peers() {
+  static auto* const kEnabled = new EnabledPeers;
+  return *kEnabled;
+}
 
 void fill_limits(cudaDeviceProp& properties) {
   properties.multiProcessorCount = kMultiprocessors;
@@ -230,12 +243,21 @@ VGPU_API cudaError_t cudaDeviceCanAccessPeer(int* can_access, int device, int pe
   return cudaSuccess;
 }
 
+// Copies between devices always work; what is kept is only what the two calls answer.
 VGPU_API cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
-  return is_device(peer) && peer != current_device() ? cudaSuccess : fail(cudaErrorInvalidDevice);
+  if (!is_device(peer) || peer == current_device()) return fail(cudaErrorInvalidDevice);
+  EnabledPeers& enabled = enabled_peers();
+  const std::lock_guard<std::mutex> guard(enabled.mutex);
+  const bool is_new = enabled.pairs.insert({current_device(), peer}).second;
+  return is_new ? cudaSuccess : fail(cudaErrorPeerAccessAlreadyEnabled);
 }
 
 VGPU_API cudaError_t cudaDeviceDisablePeerAccess(int peer) {
-  return is_device(peer) ? cudaSuccess : fail(cudaErrorInvalidDevice);
+  if (!is_device(peer)) return fail(cudaErrorInvalidDevice);
+  EnabledPeers& enabled = enabled_peers();
+  const std::lock_guard<std::mutex> guard(enabled.mutex);
+  const bool was_enabled = enabled.pairs.erase({current_device(), peer}) != 0;
+  return was_enabled ? cudaSuccess : fail(cudaErrorPeerAccessNotEnabled);
 }
 
 VGPU_API cudaError_t cudaDeviceGetStreamPriorityRange(int* lowest, int* highest) {

@@ -51,6 +51,7 @@ std::unordered_map<int, std::string> make_texts() {
   texts[cudaErrorStreamCaptureInvalidated] =
       "operation failed due to a previous error during capture";
   texts[cudaErrorPeerAccessAlreadyEnabled] = "peer access is already enabled";
+  texts[cudaErrorPeerAccessNotEnabled] = "peer access has not been enabled";
   return texts;
 }
 
