@@ -23,10 +23,10 @@ OWN = SUBJECTS["own"]
 # A schedule under which the missing edge changes bytes, from the table in docs/reducer.md.
 CHANGED_UNDER = {
     "filled": "extreme:1,0",
-    "reduced": "lazy",
-    "shards_ready": "lazy",
+    "reduced": "extreme:0,1",
+    "shards_ready": "extreme:0,1",
     "stepped": "extreme:1,0",
-    "gathered": "lazy",
+    "gathered": "extreme:0,1",
 }
 GOOD = RankCertificate(
     ranks=2,
