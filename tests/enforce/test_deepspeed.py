@@ -70,7 +70,7 @@ def reference(cell: Cell, output: Path) -> tuple[str, ...]:
 
 
 def test_racy_release_trains_as_without_overlap_when_waits_are_enforced(tmp_path: Path) -> None:
-    """0.17.2 with the default stream ahead of the reductions gives the gradients of the serial run, bit by bit.
+    """0.17.2 with the default stream ahead gives the gradients of the serial run, bit by bit.
 
     That its losses are wrong without the waits is shown in tests/deepspeed/test_losses.py.
     """
