@@ -86,7 +86,7 @@ bench-engine: setup
 # The CPU build is only read for its start-up time, from a folder of its own.
 bench-vgpu: setup
 	test -d build/cpu_torch || $(RUN)/pip install -q --no-deps --target build/cpu_torch \
-		--extra-index-url https://download.pytorch.org/whl/cpu torch==2.13.0+cpu
+		torch==2.13.0
 	$(RUN)/python bench/vgpu.py
 
 lint:

@@ -66,18 +66,10 @@ def sources(*folders: str) -> list[str]:
     return sorted(str(file) for folder in folders for file in Path("csrc", folder).glob("*.cc"))
 
 
-# The state behind the detector, which knows no torch: a replayed trace needs it as well.
-STATE = ("asynchronous_works", "detector_state", "finding_dicts", "finding_facts", "findings")
-STATE += ("streams", "watch_log")
-
-
 def core_extension() -> Pybind11Extension:
     return Pybind11Extension(
         "streamguard._core",
-        [
-            *sources("core", "trace", "replay", "bindings"),
-            *(str(Path("csrc", "hooks", f"{name}.cc")) for name in STATE),
-        ],
+        sources("core", "trace", "detection", "replay", "bindings"),
         include_dirs=["csrc"],
         cxx_std=17,
         extra_compile_args=["-O2", "-g0", "-Wall", "-Wextra"],
@@ -226,7 +218,7 @@ def extensions() -> list[Pybind11Extension]:
         files = sources("collectives") + frames
         result.append(torch_extension("streamguard._collectives", files, torch, None))
     if torch and cuda:
-        hooks, values = sources("core", "trace", "hooks"), sources("vgpu/values")
+        hooks, values = sources("core", "trace", "detection", "hooks"), sources("vgpu/values")
         result.append(torch_extension("streamguard._hooks", hooks, torch, cuda))
         result.append(torch_extension("streamguard.vgpu._values", values, torch, cuda))
     for extension in result:

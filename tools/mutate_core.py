@@ -27,10 +27,7 @@ SCRATCH = ROOT / "build" / "mutate_core"
 FIRST_TESTS = ("tests/litmus/test_rules.py", "tests/litmus/test_cases.py")
 LAST_TESTS = ("tests/litmus/test_random_programs.py",)
 HANGS_AFTER_S = 240
-# What setup.py compiles into streamguard._core: whole folders, and the state of csrc/hooks.
-FOLDERS = ("core", "trace", "replay", "bindings")
-STATE = ("asynchronous_works", "detector_state", "finding_dicts", "finding_facts", "findings")
-STATE += ("streams", "watch_log")
+FOLDERS = ("core", "trace", "detection", "replay", "bindings")  # as in setup.py
 
 
 class TableError(Exception):
@@ -94,7 +91,7 @@ class Build:
     """
 
     def __init__(self) -> None:
-        for folder in (*(f"csrc/{name}" for name in FOLDERS), "csrc/hooks", "streamguard", "tests"):
+        for folder in (*(f"csrc/{name}" for name in FOLDERS), "streamguard", "tests"):
             # Times are kept, so that objects of an earlier run are used again.
             shutil.rmtree(SCRATCH / folder, ignore_errors=True)
             shutil.copytree(
@@ -117,8 +114,7 @@ class Build:
                 self.compile(source, self.object_of(source))
 
     def sources(self) -> list[Path]:
-        found = [path for name in FOLDERS for path in (SCRATCH / "csrc" / name).glob("*.cc")]
-        return sorted([*found, *(SCRATCH / "csrc" / "hooks" / f"{name}.cc" for name in STATE)])
+        return sorted(path for name in FOLDERS for path in (SCRATCH / "csrc" / name).glob("*.cc"))
 
     def object_of(self, source: Path) -> Path:
         return SCRATCH / "object" / f"{source.parent.name}_{source.stem}.o"

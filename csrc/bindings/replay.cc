@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "bindings/bindings.h"
-#include "hooks/finding_dicts.h"
+#include "detection/finding_dicts.h"
 #include "replay/replayer.h"
 
 namespace py = pybind11;
@@ -80,26 +80,28 @@ py::dict counts_of(const core::EngineCounts& counts) {
   return result;
 }
 
-py::list all_findings(const Replayer& self, const hooks::FramesOf& frames_of) {
+py::list all_findings(const Replayer& self, const detection::FramesOf& frames_of) {
   py::list result;
-  for (const hooks::FindingStore::Finding& finding : self.state().findings.all()) {
-    result.append(hooks::finding_dict(hooks::finding_facts(self.state(), finding), frames_of));
+  for (const detection::FindingStore::Finding& finding : self.state().findings.all()) {
+    result.append(
+        detection::finding_dict(detection::finding_facts(self.state(), finding), frames_of));
   }
   return result;
 }
 
-py::dict one_finding(const Replayer& self, int id, const hooks::FramesOf& frames_of) {
+py::dict one_finding(const Replayer& self, int id, const detection::FramesOf& frames_of) {
   const auto& all = self.state().findings.all();
   if (id < 0 || static_cast<std::size_t>(id) >= all.size())
     throw py::index_error("no such finding");
-  return hooks::finding_dict(hooks::finding_facts(self.state(), all[static_cast<std::size_t>(id)]),
-                             frames_of);
+  return detection::finding_dict(
+      detection::finding_facts(self.state(), all[static_cast<std::size_t>(id)]), frames_of);
 }
 
-py::list all_watched(const Replayer& self, const hooks::FramesOf& frames_of) {
+py::list all_watched(const Replayer& self, const detection::FramesOf& frames_of) {
   py::list result;
-  for (const hooks::WatchLog::Entry& entry : self.state().watch_log.entries()) {
-    result.append(hooks::watched_dict(hooks::watched_facts(self.state(), entry), frames_of));
+  for (const detection::WatchLog::Entry& entry : self.state().watch_log.entries()) {
+    result.append(
+        detection::watched_dict(detection::watched_facts(self.state(), entry), frames_of));
   }
   return result;
 }

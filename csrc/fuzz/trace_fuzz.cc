@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "detection/finding_facts.h"
 #include "fuzz/input_bytes.h"
-#include "hooks/finding_facts.h"
 #include "replay/replayer.h"
 
 namespace {
@@ -131,12 +131,12 @@ void run(InputBytes input) {
     if (result.next_row != 1) fail("a row was neither fed nor refused");
     if (result.stop == Replayer::Stop::kAnnounced) replayer.take_unannounced();
   }
-  const hooks::DetectorState& state = replayer.state();
-  for (const hooks::FindingStore::Finding& finding : state.findings.all()) {
-    hooks::finding_facts(state, finding);
+  const detection::DetectorState& state = replayer.state();
+  for (const detection::FindingStore::Finding& finding : state.findings.all()) {
+    detection::finding_facts(state, finding);
   }
-  for (const hooks::WatchLog::Entry& entry : state.watch_log.entries()) {
-    hooks::watched_facts(state, entry);
+  for (const detection::WatchLog::Entry& entry : state.watch_log.entries()) {
+    detection::watched_facts(state, entry);
   }
 }
 

@@ -17,7 +17,7 @@ using TraceEntry = c10::cuda::CUDACachingAllocator::TraceEntry;
 
 std::atomic<bool> is_attached{false};
 
-core::AllocationId note_allocation(DetectorState& state, core::HostThreadId thread,
+core::AllocationId note_allocation(detection::DetectorState& state, core::HostThreadId thread,
                                    core::ByteRange bytes, const TraceEntry& entry) {
   // No CUDA call is allowed here, so a stream's flags cannot be queried: a stream that has not run
   // anything yet owns no block as far as the engine knows.
@@ -48,7 +48,7 @@ void order_reuse(const ThreadState& thread, core::AllocationId block, core::Byte
   enforcer.order_new_block(thread, stream, block, bytes, thread.scope->info());
 }
 
-void note_free(DetectorState& state, core::HostThreadId thread, core::ByteRange bytes) {
+void note_free(detection::DetectorState& state, core::HostThreadId thread, core::ByteRange bytes) {
   state.end_watches(bytes);
   const core::AllocationId block = state.engine.allocation_at(bytes.begin);
   if (block == core::kNoAllocation || !state.engine.is_live(block)) return;

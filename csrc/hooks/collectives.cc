@@ -126,7 +126,7 @@ class CollectiveScope final : public OpScope {
     place_on(is_on_communication_stream_ ? communication_stream_ : current_stream_);
   }
 
-  core::OpId issue(DetectorState& detector, core::StreamId stream,
+  core::OpId issue(detection::DetectorState& detector, core::StreamId stream,
                    const std::vector<core::Access>& accesses) override {
     if (is_on_communication_stream_) {
       detector.streams.set_role_if_unnamed(stream, "NCCL stream of group " + group_.name);
@@ -135,7 +135,7 @@ class CollectiveScope final : public OpScope {
         if (block != core::kNoAllocation) blocks_.push_back(block);
       }
     }
-    Label label = whole_label();
+    detection::Label label = whole_label();
     is_captured_ = detector.engine.is_capturing(stream);
     if (is_captured_) label = label.in_graph();
     ++detector.counters.collectives;
@@ -153,7 +153,9 @@ class CollectiveScope final : public OpScope {
     Detector::Access(Detector::get())->works.note_end(work, ended);
   }
 
-  Label whole_label() const { return {op_, true, is_on_communication_stream_, group_.name}; }
+  detection::Label whole_label() const {
+    return {op_, true, is_on_communication_stream_, group_.name};
+  }
 
   void order(core::StreamId stream) {
     Enforcer& enforcer = Enforcer::get();

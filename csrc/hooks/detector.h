@@ -6,7 +6,7 @@
 #include <mutex>
 #include <vector>
 
-#include "hooks/detector_state.h"
+#include "detection/detector_state.h"
 #include "hooks/sites.h"
 #include "trace/recorder.h"
 
@@ -31,8 +31,8 @@ class Detector {
     ~Access() { detector_.file_results(); }
     Access(const Access&) = delete;
     Access& operator=(const Access&) = delete;
-    DetectorState* operator->() const { return detector_.state_.get(); }
-    DetectorState& operator*() const { return *detector_.state_; }
+    detection::DetectorState* operator->() const { return detector_.state_.get(); }
+    detection::DetectorState& operator*() const { return *detector_.state_; }
 
    private:
     Detector& detector_;
@@ -51,7 +51,7 @@ class Detector {
   /// What was recorded since the last call, and the labels that are new in it.
   struct Recorded {
     trace::Recorder::Chunk chunk;
-    std::vector<Label> new_labels;
+    std::vector<detection::Label> new_labels;
   };
   Recorded take_recorded();
   /// Memory of a chunk that was written, to be used again.
@@ -60,13 +60,13 @@ class Detector {
   bool is_recorder_full();
 
  private:
-  Detector() : state_(std::make_unique<DetectorState>()) {}
+  Detector() : state_(std::make_unique<detection::DetectorState>()) {}
   void file_results();
 
   std::atomic<bool> is_active_{false};
   std::atomic<bool> has_news_{false};
   std::mutex mutex_;
-  std::unique_ptr<DetectorState> state_;
+  std::unique_ptr<detection::DetectorState> state_;
   StackTable stacks_;  // has its own mutex
   std::unique_ptr<trace::Recorder> recorder_;
   trace::Recorder::Chunk spare_chunk_;

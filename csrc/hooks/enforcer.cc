@@ -82,7 +82,7 @@ int Enforcer::ask(const ThreadState& thread, core::StreamId waiting, Foresee for
   {
     const Detector::Access detector(Detector::get());
     if (waiting != core::kNoStream) {
-      const Stream& info = detector->streams.get(waiting);
+      const detection::Stream& info = detector->streams.get(waiting);
       waiter.device = info.device;
       waiter.handle = info.handle;
     }
@@ -134,7 +134,7 @@ void Enforcer::order_new_block(const ThreadState& thread, core::StreamId stream,
   });
 }
 
-bool Enforcer::is_wanted(const DetectorState& state, core::StreamId waiting,
+bool Enforcer::is_wanted(const detection::DetectorState& state, core::StreamId waiting,
                          core::StreamId from) const {
   const std::shared_ptr<const Settings> settings = settings_.load();
   if (settings == nullptr || settings->only.empty()) return true;
@@ -152,8 +152,8 @@ bool Enforcer::is_wanted(const DetectorState& state, core::StreamId waiting,
 
 // The engine records before CUDA does: what another thread issues in between is then covered by the
 // wait although the engine does not know it, which can never hide a race.
-std::vector<Enforcer::Wait> Enforcer::plan(DetectorState& state, const ThreadState& thread,
-                                           core::StreamId waiting,
+std::vector<Enforcer::Wait> Enforcer::plan(detection::DetectorState& state,
+                                           const ThreadState& thread, core::StreamId waiting,
                                            const std::vector<core::Race>& races) {
   std::vector<Wait> waits;
   for (const core::Race& race : races) {
@@ -167,7 +167,7 @@ std::vector<Enforcer::Wait> Enforcer::plan(DetectorState& state, const ThreadSta
       known->races.push_back(race);
       continue;
     }
-    const Stream& info = state.streams.get(from);
+    const detection::Stream& info = state.streams.get(from);
     // One side in a capture: the wait would tie the capture to work outside of it, which CUDA
     // refuses.
     void* event = state.engine.is_capturing(from) ? nullptr : pool().take(info.device);
@@ -205,8 +205,8 @@ void Enforcer::insert(Wait& wait, const Waiter& waiter) const {
   wait.is_inserted = cudaStreamWaitEvent(stream, event, 0) == cudaSuccess;
 }
 
-void Enforcer::file(DetectorState& state, const ThreadState& thread, const Waiter& waiter,
-                    std::vector<Wait>& waits) {
+void Enforcer::file(detection::DetectorState& state, const ThreadState& thread,
+                    const Waiter& waiter, std::vector<Wait>& waits) {
   for (Wait& wait : waits) {
     if (wait.is_inserted) {
       ++state.counters.waits_inserted;

@@ -84,13 +84,14 @@ class Enforcer {
   // Returns: the device of the waiting stream.
   template <typename Foresee>
   int ask(const ThreadState& thread, core::StreamId waiting, Foresee foresee);
-  std::vector<Wait> plan(DetectorState& state, const ThreadState& thread, core::StreamId waiting,
-                         const std::vector<core::Race>& races);
-  bool is_wanted(const DetectorState& state, core::StreamId waiting, core::StreamId from) const;
+  std::vector<Wait> plan(detection::DetectorState& state, const ThreadState& thread,
+                         core::StreamId waiting, const std::vector<core::Race>& races);
+  bool is_wanted(const detection::DetectorState& state, core::StreamId waiting,
+                 core::StreamId from) const;
   void insert(Wait& wait, const Waiter& waiter) const;
   // Returns: whether the events of the wait are needed until it is over.
   bool keep_for_times(const Wait& wait, std::vector<int> findings);
-  void file(DetectorState& state, const ThreadState& thread, const Waiter& waiter,
+  void file(detection::DetectorState& state, const ThreadState& thread, const Waiter& waiter,
             std::vector<Wait>& waits);
 
   std::atomic<bool> is_active_{false};

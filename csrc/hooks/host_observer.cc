@@ -23,7 +23,7 @@ class HostScope final : public OpScope {
  protected:
   void place() override { place_on(core::kNoStream); }
 
-  core::OpId issue(DetectorState& detector, core::StreamId,
+  core::OpId issue(detection::DetectorState& detector, core::StreamId,
                    const std::vector<core::Access>& accesses) override {
     return detector.engine.host_access(thread_.id, accesses, {label_, site_});
   }

@@ -111,7 +111,7 @@ py::dict take_recorded() {
   }
   result = bindings::dict_of(trace::Columns(recorded.chunk), recorded.chunk.new_texts);
   py::list labels;
-  for (const Label& label : recorded.new_labels) {
+  for (const detection::Label& label : recorded.new_labels) {
     labels.append(py::make_tuple(label.op, label.is_collective, label.is_async, label.group));
   }
   result["new_labels"] = std::move(labels);

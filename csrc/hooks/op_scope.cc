@@ -179,7 +179,7 @@ void OpScope::submit(core::StreamId stream, const std::vector<core::Access>& acc
   detector->counters.accesses += accesses.size();
 }
 
-core::OpId OpScope::issue(DetectorState& detector, core::StreamId stream,
+core::OpId OpScope::issue(detection::DetectorState& detector, core::StreamId stream,
                           const std::vector<core::Access>& accesses) {
   core::LabelId label = label_;
   if (detector.engine.is_capturing(stream)) {

@@ -66,7 +66,7 @@ class OpScope {
   void place_on(core::StreamId stream);
   void submit(core::StreamId stream, const std::vector<core::Access>& accesses);
   virtual void order_on(core::StreamId stream, const std::vector<core::Access>& accesses);
-  virtual core::OpId issue(DetectorState& detector, core::StreamId stream,
+  virtual core::OpId issue(detection::DetectorState& detector, core::StreamId stream,
                            const std::vector<core::Access>& accesses);
   bool is_placed() const { return is_placed_; }
 

@@ -68,7 +68,7 @@ bool PinnedMemory::note_host_access(const at::Tensor& tensor) {
   return true;
 }
 
-void PinnedMemory::register_storage(DetectorState& state, const at::Tensor& tensor,
+void PinnedMemory::register_storage(detection::DetectorState& state, const at::Tensor& tensor,
                                     core::HostThreadId thread) {
   const core::ByteRange bytes = bytes_of(tensor);
   for (auto block = first_overlapping(bytes.begin, bytes.end); block != blocks_.end();

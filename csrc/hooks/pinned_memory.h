@@ -51,7 +51,8 @@ class PinnedMemory {
 
   static bool is_same(const Block& block, const at::Tensor& tensor);
   Blocks::iterator first_overlapping(uint64_t begin, uint64_t end);
-  void register_storage(DetectorState& state, const at::Tensor& tensor, core::HostThreadId thread);
+  void register_storage(detection::DetectorState& state, const at::Tensor& tensor,
+                        core::HostThreadId thread);
 
   Blocks blocks_;                            // guarded by the detector's mutex
   std::atomic<uint64_t> begin_{UINT64_MAX};  // bounds of all blocks ever known

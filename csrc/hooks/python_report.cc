@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "detection/finding_dicts.h"
 #include "hooks/detector.h"
-#include "hooks/finding_dicts.h"
 #include "hooks/runtime_calls.h"
 #include "hooks/sampling.h"
 
@@ -27,7 +27,7 @@ py::list frames_of(StackId stack) {
 }  // namespace
 
 py::dict finding_as_dict(int id) {
-  FindingFacts facts;
+  detection::FindingFacts facts;
   {
     const Detector::Access state(Detector::get());
     const auto& all = state->findings.all();
@@ -35,40 +35,42 @@ py::dict finding_as_dict(int id) {
       throw py::index_error("finding " + std::to_string(id) + ": there are " +
                             std::to_string(all.size()));
     }
-    facts = finding_facts(*state, all[static_cast<size_t>(id)]);
+    facts = detection::finding_facts(*state, all[static_cast<size_t>(id)]);
   }
-  return finding_dict(facts, &frames_of);
+  return detection::finding_dict(facts, &frames_of);
 }
 
 py::list findings_as_list() {
-  std::vector<FindingFacts> facts;
+  std::vector<detection::FindingFacts> facts;
   {
     const Detector::Access state(Detector::get());
-    for (const FindingStore::Finding& finding : state->findings.all()) {
-      facts.push_back(finding_facts(*state, finding));
+    for (const detection::FindingStore::Finding& finding : state->findings.all()) {
+      facts.push_back(detection::finding_facts(*state, finding));
     }
   }
   py::list result;
-  for (const FindingFacts& finding : facts) result.append(finding_dict(finding, &frames_of));
+  for (const detection::FindingFacts& finding : facts)
+    result.append(detection::finding_dict(finding, &frames_of));
   return result;
 }
 
 py::list watched_as_list() {
-  std::vector<WatchedFacts> facts;
+  std::vector<detection::WatchedFacts> facts;
   {
     const Detector::Access state(Detector::get());
-    for (const WatchLog::Entry& entry : state->watch_log.entries()) {
-      facts.push_back(watched_facts(*state, entry));
+    for (const detection::WatchLog::Entry& entry : state->watch_log.entries()) {
+      facts.push_back(detection::watched_facts(*state, entry));
     }
   }
   py::list result;
-  for (const WatchedFacts& watched : facts) result.append(watched_dict(watched, &frames_of));
+  for (const detection::WatchedFacts& watched : facts)
+    result.append(detection::watched_dict(watched, &frames_of));
   return result;
 }
 
 py::dict counters_as_dict() {
-  Counters counters;
-  std::vector<Stream> streams;
+  detection::Counters counters;
+  std::vector<detection::Stream> streams;
   std::vector<std::string> names;
   size_t regions = 0;
   {

@@ -22,7 +22,7 @@ void Sampling::set_step(int64_t step) {
   leaves_step_out_.store(step > 0 && static_cast<uint64_t>(step) % every_.load() != 0);
 }
 
-bool Sampling::wants(const DetectorState& state, core::StreamId stream) {
+bool Sampling::wants(const detection::DetectorState& state, core::StreamId stream) {
   if (leaves_step_out_.load(std::memory_order_relaxed)) {
     ops_of_other_steps_.fetch_add(1, std::memory_order_relaxed);
     return false;

@@ -25,7 +25,7 @@ class Sampling {
   void set_step(int64_t step);
 
   /// Whether an op on `stream` is looked at; the host is kNoStream. REQUIRES: `state` is held.
-  bool wants(const DetectorState& state, core::StreamId stream);
+  bool wants(const detection::DetectorState& state, core::StreamId stream);
 
   uint64_t ops_of_other_steps() const { return ops_of_other_steps_.load(); }
   uint64_t ops_on_other_streams() const { return ops_on_other_streams_.load(); }

@@ -225,8 +225,8 @@ core::OpInfo Replayer::info_of(const View& row) {
   const std::uint32_t group = row.batch.group[row.at];
   const auto [known, is_new] = labels_.try_emplace({name, group, is_collective, is_async});
   if (is_new) {
-    const hooks::Label label{texts_[name], is_collective, is_collective && is_async,
-                             group == kNone ? std::string() : texts_[group]};
+    const detection::Label label{texts_[name], is_collective, is_collective && is_async,
+                                 group == kNone ? std::string() : texts_[group]};
     known->second = state_.labels.intern(label);
   }
   const std::uint64_t forward = row.batch.forward_site[row.at];

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "core/engine.h"
-#include "hooks/detector_state.h"
+#include "detection/detector_state.h"
 #include "trace/row.h"
 
 namespace streamguard::replay {
@@ -78,7 +78,7 @@ class Replayer {
   // Feeds rows from `first_row` on until the caller has something to do.
   Result feed(const Batch& batch, std::size_t first_row);
 
-  const hooks::DetectorState& state() const { return state_; }
+  const detection::DetectorState& state() const { return state_; }
   std::vector<int> take_unannounced() { return state_.take_unannounced(); }
   // Every race, also repeats of one finding. REQUIRES: `keeps_races` was set.
   std::vector<core::Race> take_races() { return std::exchange(races_, {}); }
@@ -99,7 +99,7 @@ class Replayer {
   Check read_accesses(const View& row);
   core::OpInfo info_of(const View& row);
 
-  hooks::DetectorState state_;
+  detection::DetectorState state_;
   std::vector<std::string> texts_;
   std::size_t site_count_ = 0;
   std::uint32_t stream_count_ = 0;

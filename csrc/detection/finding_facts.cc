@@ -1,6 +1,6 @@
-#include "hooks/finding_facts.h"
+#include "detection/finding_facts.h"
 
-namespace streamguard::hooks {
+namespace streamguard::detection {
 namespace {
 
 std::vector<Named> names_of(const DetectorState& state, core::ByteRange bytes, core::OpId at) {
@@ -62,4 +62,4 @@ WatchedFacts watched_facts(const DetectorState& state, const WatchLog::Entry& en
   return facts;
 }
 
-}  // namespace streamguard::hooks
+}  // namespace streamguard::detection

@@ -1,8 +1,8 @@
-#include "hooks/streams.h"
+#include "detection/streams.h"
 
 #include <cassert>
 
-namespace streamguard::hooks {
+namespace streamguard::detection {
 
 std::optional<core::StreamId> StreamTable::find(int device, uint64_t handle) const {
   const auto known = ids_.find({device, handle});
@@ -56,4 +56,4 @@ std::string StreamTable::name(core::StreamId stream) const {
   return "stream " + std::to_string(stream.value) + device;
 }
 
-}  // namespace streamguard::hooks
+}  // namespace streamguard::detection

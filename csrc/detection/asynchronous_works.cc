@@ -1,6 +1,6 @@
-#include "hooks/asynchronous_works.h"
+#include "detection/asynchronous_works.h"
 
-namespace streamguard::hooks {
+namespace streamguard::detection {
 
 void AsynchronousWorks::add(const std::vector<core::AllocationId>& blocks,
                             const std::vector<core::EventId>& events) {
@@ -29,4 +29,4 @@ void AsynchronousWorks::clear() {
   ends_.clear();
 }
 
-}  // namespace streamguard::hooks
+}  // namespace streamguard::detection

@@ -1,8 +1,8 @@
-#include "hooks/findings.h"
+#include "detection/findings.h"
 
 #include <algorithm>
 
-namespace streamguard::hooks {
+namespace streamguard::detection {
 
 bool FindingStore::is_known_reuse(const core::Race& race) {
   if (race.domain != core::Race::Domain::kReuse) return false;
@@ -55,4 +55,4 @@ std::vector<int> FindingStore::take_unannounced() {
   return ids;
 }
 
-}  // namespace streamguard::hooks
+}  // namespace streamguard::detection

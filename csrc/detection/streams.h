@@ -9,7 +9,7 @@
 
 #include "trace/recorded_engine.h"
 
-namespace streamguard::hooks {
+namespace streamguard::detection {
 
 struct Stream {
   int device;
@@ -51,4 +51,4 @@ class StreamTable {
   std::vector<Stream> streams_;  // index: StreamId, which the engine hands out densely
 };
 
-}  // namespace streamguard::hooks
+}  // namespace streamguard::detection

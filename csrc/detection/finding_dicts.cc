@@ -1,4 +1,4 @@
-#include "hooks/finding_dicts.h"
+#include "detection/finding_dicts.h"
 
 #include <string>
 #include <utility>
@@ -6,7 +6,7 @@
 
 namespace py = pybind11;
 
-namespace streamguard::hooks {
+namespace streamguard::detection {
 namespace {
 
 py::list to_python(const std::vector<Named>& names) {
@@ -226,4 +226,4 @@ py::dict watched_dict(const WatchedFacts& facts, const FramesOf& frames_of) {
   return result;
 }
 
-}  // namespace streamguard::hooks
+}  // namespace streamguard::detection

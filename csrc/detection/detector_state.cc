@@ -1,6 +1,6 @@
-#include "hooks/detector_state.h"
+#include "detection/detector_state.h"
 
-namespace streamguard::hooks {
+namespace streamguard::detection {
 namespace {
 
 using trace::Row;
@@ -80,4 +80,4 @@ void DetectorState::file_watched() {
   for (const core::WatchedAccess& access : engine.take_watched()) watch_log.add(access, step);
 }
 
-}  // namespace streamguard::hooks
+}  // namespace streamguard::detection

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <functional>
 
-#include "hooks/finding_facts.h"
+#include "detection/finding_facts.h"
 
-namespace streamguard::hooks {
+namespace streamguard::detection {
 
 /// The frames of one interned stack, innermost first, as (file, line, function); 0 has none.
 using FramesOf = std::function<pybind11::list(std::uint32_t)>;
@@ -17,4 +17,4 @@ using FramesOf = std::function<pybind11::list(std::uint32_t)>;
 pybind11::dict finding_dict(const FindingFacts& facts, const FramesOf& frames_of);
 pybind11::dict watched_dict(const WatchedFacts& facts, const FramesOf& frames_of);
 
-}  // namespace streamguard::hooks
+}  // namespace streamguard::detection

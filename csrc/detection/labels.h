@@ -7,7 +7,7 @@
 
 #include "core/ids.h"
 
-namespace streamguard::hooks {
+namespace streamguard::detection {
 
 /// What a label stands for: an operator, and for a collective how it was issued.
 struct Label {
@@ -42,4 +42,4 @@ class LabelTable {
   std::deque<Label> labels_;
 };
 
-}  // namespace streamguard::hooks
+}  // namespace streamguard::detection

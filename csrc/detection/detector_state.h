@@ -7,14 +7,14 @@
 #include <vector>
 
 #include "core/name_table.h"
-#include "hooks/asynchronous_works.h"
-#include "hooks/findings.h"
-#include "hooks/labels.h"
-#include "hooks/streams.h"
-#include "hooks/watch_log.h"
+#include "detection/asynchronous_works.h"
+#include "detection/findings.h"
+#include "detection/labels.h"
+#include "detection/streams.h"
+#include "detection/watch_log.h"
 #include "trace/recorded_engine.h"
 
-namespace streamguard::hooks {
+namespace streamguard::detection {
 
 /// What the hooks saw since the process started.
 struct Counters {
@@ -89,4 +89,4 @@ struct DetectorState {
   void file_watched();
 };
 
-}  // namespace streamguard::hooks
+}  // namespace streamguard::detection

@@ -9,7 +9,7 @@
 
 #include "core/race.h"
 
-namespace streamguard::hooks {
+namespace streamguard::detection {
 
 /// The accesses to watched regions, repeats counted.
 ///
@@ -51,4 +51,4 @@ class WatchLog {
   std::deque<Entry> entries_;
 };
 
-}  // namespace streamguard::hooks
+}  // namespace streamguard::detection

@@ -8,7 +8,7 @@
 
 #include "core/ids.h"
 
-namespace streamguard::hooks {
+namespace streamguard::detection {
 
 /// Which blocks an asynchronous collective keeps alive.
 ///
@@ -52,4 +52,4 @@ class AsynchronousWorks {
   std::unordered_map<const void*, std::vector<core::EventId>> ends_;
 };
 
-}  // namespace streamguard::hooks
+}  // namespace streamguard::detection

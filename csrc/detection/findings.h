@@ -11,7 +11,7 @@
 
 #include "core/race.h"
 
-namespace streamguard::hooks {
+namespace streamguard::detection {
 
 /// Distinct findings, each with the data of its first occurrence.
 ///
@@ -68,4 +68,4 @@ class FindingStore {
   size_t announced_ = 0;
 };
 
-}  // namespace streamguard::hooks
+}  // namespace streamguard::detection

@@ -1,8 +1,8 @@
-#include "hooks/watch_log.h"
+#include "detection/watch_log.h"
 
 #include <algorithm>
 
-namespace streamguard::hooks {
+namespace streamguard::detection {
 
 void WatchLog::watch(core::ByteRange range, const std::string& name) {
   for (const Watched& known : ranges_) {
@@ -48,4 +48,4 @@ void WatchLog::add(core::WatchedAccess watched, int64_t step) {
   }
 }
 
-}  // namespace streamguard::hooks
+}  // namespace streamguard::detection

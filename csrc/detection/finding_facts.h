@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "hooks/detector_state.h"
+#include "detection/detector_state.h"
 
-namespace streamguard::hooks {
+namespace streamguard::detection {
 
 // Facts are copied out under the mutex and turned into Python objects after it: making an object
 // may run the garbage collector, and that frees tensors.
@@ -58,4 +58,4 @@ struct WatchedFacts {
 FindingFacts finding_facts(const DetectorState& state, const FindingStore::Finding& finding);
 WatchedFacts watched_facts(const DetectorState& state, const WatchLog::Entry& entry);
 
-}  // namespace streamguard::hooks
+}  // namespace streamguard::detection
