@@ -4,8 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
+#include "core/large_pages.h"
 #include "core/region.h"
 
 namespace streamguard::core {
@@ -72,14 +72,14 @@ class AddressHash {
     slots_[at] = slot;
   }
   void grow() {
-    std::vector<Slot> old(slots_.size() * 2);
+    LargeVector<Slot> old(slots_.size() * 2);
     old.swap(slots_);
     for (const Slot& slot : old) {
       if (slot.value != kNotFound) place(slot);
     }
   }
 
-  std::vector<Slot> slots_;
+  LargeVector<Slot> slots_;
   std::size_t size_ = 0;
 };
 

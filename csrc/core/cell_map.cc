@@ -22,7 +22,7 @@ CellIndex CellMap::straddling(Address address) const {
 
 void CellMap::make_room() {
   if (order_.size() * 4 < std::size_t{home_count_} * 3) return;
-  std::vector<Cell> old;
+  LargeVector<Cell> old;
   old.swap(cells_);
   home_count_ *= 2;
   // Of cells that fill three quarters of their homes about one in five is a stray.

@@ -11,6 +11,7 @@
 #include "core/address_hash.h"
 #include "core/entry_list.h"
 #include "core/ids.h"
+#include "core/large_pages.h"
 #include "core/region.h"
 
 namespace streamguard::core {
@@ -111,7 +112,7 @@ class CellMap {
   std::uint32_t home_count_ = 64;  // a power of two
   std::pmr::unsynchronized_pool_resource pool_;
   std::pmr::map<Address, CellIndex> order_;
-  std::vector<Cell> cells_;  // home slots, then strays
+  LargeVector<Cell> cells_;  // home slots, then strays
   AddressHash strays_;       // begin to index
   std::vector<CellIndex> free_stray_slots_;
 };

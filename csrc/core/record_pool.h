@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/ids.h"
+#include "core/large_pages.h"
 #include "core/race.h"
 
 namespace streamguard::core {
@@ -65,9 +66,9 @@ class RecordPool {
     oldest = index;
   }
 
-  std::vector<Slot> records_;
+  LargeVector<Slot> records_;
   // Apart from the records: letting go of one must not load it.
-  std::vector<std::uint32_t> holders_;
+  LargeVector<std::uint32_t> holders_;
   std::vector<RecordIndex> free_;
   RecordIndex loading_[kLoading];  // free ones that are being loaded
   std::size_t loading_count_ = 0;
