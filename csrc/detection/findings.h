@@ -13,6 +13,13 @@
 
 namespace streamguard::detection {
 
+/// Of a pair that inserted waits keep apart: what they met.
+struct InsertedWaits {
+  uint64_t running = 0;  // waits whose awaited work was not over when they were put in
+  uint64_t timed = 0;
+  double waited_ms = 0;  // device time, over the timed ones
+};
+
 /// Distinct findings, each with the data of its first occurrence.
 ///
 /// Two races are the same finding when kind, domain, both ops, both source lines and both streams
@@ -24,18 +31,12 @@ namespace streamguard::detection {
 /// Memory: bounded by the number of distinct pairs of lines in the program.
 class FindingStore {
  public:
-  // Of a pair that an inserted wait keeps apart: what the waits met.
-  struct Inserted {
-    uint64_t running = 0;  // waits whose awaited work was not over when they were put in
-    uint64_t timed = 0;
-    double waited_ms = 0;  // device time, over the timed ones
-  };
   struct Finding {
     int id;  // position, from 0
     core::Race race;
     int64_t step;  // -1: none was set
     uint64_t count;
-    std::optional<Inserted> inserted;
+    std::optional<InsertedWaits> inserted;
   };
 
   void add(const core::Race& race, int64_t step);

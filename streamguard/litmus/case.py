@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import reprlib
 from collections.abc import Iterable
@@ -17,6 +18,7 @@ _KINDS = ("RAW", "WAR", "WAW", "UAF")
 _DOMAINS = ("device", "host", "reuse", "lifetime")
 _VERDICTS = ("race", "clean")
 _VARIANTS = ("buggy", "fixed", "sequence")
+_JSON_KEYS = ("id", "case", "variant", "events", "verdict", "races")
 # In messages: a few YAML aliases of aliases can stand for more text than fits into memory.
 _SHORT = reprlib.Repr()
 _SHORT.maxlevel = 2
@@ -76,6 +78,7 @@ def _read_json_lines(text: str, source: str) -> Iterable[Variant]:
         case_id = _as_text(record.get("id", record.get("case")))
         if case_id is None:
             raise LitmusError(source, number, 'the object has no "id" or "case"')
+        _refuse_misspelt_keys(record, number, source)
         name = record.get("variant", "sequence")
         if name not in _VARIANTS:
             raise LitmusError(
@@ -110,6 +113,7 @@ def _read_yaml(text: str, source: str) -> list[Variant]:
     case_id = _as_text(document.get("id"))
     if case_id is None:
         raise LitmusError(source, 1, "the case has no id")
+    _refuse_misspelt_variants(node, source)
     names = [name for name in _VARIANTS if name in document]
     if not names:
         raise LitmusError(source, 1, f"case {case_id} has none of {', '.join(_VARIANTS)}")
@@ -224,6 +228,23 @@ def _refuse_other_keys(
         if key not in known:
             reason = f"{where} has {_shown(key)}; expected {' and '.join(known)} only"
             raise LitmusError(source, line, reason)
+
+
+def _refuse_misspelt_variants(root: yaml.Node, source: str) -> None:
+    """A case may carry notes of any name, but no program that nobody would run."""
+    for key, value in root.value:
+        has_events = isinstance(value, yaml.MappingNode) and _value_of(value, "events") is not value
+        if has_events and key.value not in _VARIANTS:
+            reason = f"{_shown(key.value)} has events; a program is called {', '.join(_VARIANTS)}"
+            raise LitmusError(source, key.start_mark.line + 1, reason)
+
+
+def _refuse_misspelt_keys(record: dict[str, object], line: int, source: str) -> None:
+    """Other keys are notes, unless they look like an expectation that would not be checked."""
+    for key in record:
+        near = [] if key in _JSON_KEYS else difflib.get_close_matches(key, _JSON_KEYS, cutoff=0.8)
+        if near:
+            raise LitmusError(source, line, f"{_shown(key)} is not known; did you mean {near[0]}?")
 
 
 def _refuse_repeated_keys(mapping: yaml.Node, source: str) -> None:

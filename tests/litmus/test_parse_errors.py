@@ -114,6 +114,11 @@ def test_a_wrong_event_names_its_line_and_the_reason(
             "expect of sequence has 'race'; expected verdict and races only",
         ),
         ("id: x\nfixed: {events: []}\nfixed: {events: []}\n", 3, "'fixed' is given twice"),
+        (
+            "id: x\nnotes: {a: b}\nbuggy: {events: []}\nfixd: {events: []}\n",
+            4,
+            "'fixd' has events; a program is called buggy, fixed, sequence",
+        ),
         (f"id: 0x{'f' * 5000}\nsequence: {{events: []}}\n", 1, "the case has no id"),
         (
             f"id: x\nsequence: {{events: [0x{'f' * 5000}]}}\n",
@@ -125,6 +130,11 @@ def test_a_wrong_event_names_its_line_and_the_reason(
         ('{"events": []}', 1, 'the object has no "id" or "case"'),
         ('{"id": "x", "events": []}\n{"id": "y", "events": ["read"]}', 2, "event 1: "),
         ('{"id": "x", "events": [], "races": [["RAW", "device", "a"]]}', 1, "a race has kind, "),
+        (
+            '{"id": "x", "events": [], "note": "", "race": []}',
+            1,
+            "'race' is not known; did you mean",
+        ),
         ('{"id": "x", "events": [], "races": [["RAR", "device", "a", "b"]]}', 1, "no race of "),
     ],
 )
