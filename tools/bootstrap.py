@@ -21,6 +21,7 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 LOG = VENV / "setup-log.txt"
 TORCH = "2.14.1"
+SILENT_FOR_S = 3  # between two lines of a long step
 NEWEST_DEEPSPEED = "0.19.8"
 # Releases before this one need pydantic 1, which then lies beside them and nowhere else.
 FIRST_WITH_PYDANTIC_2 = (0, 11)
@@ -55,12 +56,29 @@ def run_logged(command: list[str], *, environment: dict[str, str] | None = None)
     with LOG.open("a") as log:
         log.write(f"\n$ {' '.join(command)}\n")
         log.flush()
-        done = subprocess.run(
+        begin = log.tell()
+        with subprocess.Popen(
             command, cwd=ROOT, stdout=log, stderr=log, env={**os.environ, **(environment or {})}
-        )
-    if done.returncode != 0:
+        ) as process:
+            while process.poll() is None:
+                try:
+                    process.wait(SILENT_FOR_S)
+                except subprocess.TimeoutExpired:
+                    print(f"[setup]        {progress_since(begin)}", flush=True)
+    if process.returncode != 0:
         tail = "\n".join(LOG.read_text(errors="replace").splitlines()[-25:])
-        raise StepError(f"{' '.join(command[:8])} … ended with {done.returncode}:\n{tail}")
+        raise StepError(f"{' '.join(command[:8])} … ended with {process.returncode}:\n{tail}")
+
+
+def progress_since(begin: int) -> str:
+    """What the log has gained: the number of compiled files, else its last line."""
+    with LOG.open("rb") as log:
+        log.seek(begin)
+        lines = log.read().decode(errors="replace").splitlines()
+    compiled = sum(" -c " in line for line in lines)
+    if compiled:
+        return f"{compiled} files compiled so far"
+    return lines[-1].strip()[:90] if lines else "still running"
 
 
 def pip(*arguments: str, environment: dict[str, str] | None = None) -> None:
