@@ -21,7 +21,7 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 LOG = VENV / "setup-log.txt"
 TORCH = "2.14.1"
-SILENT_FOR_S = 3  # between two lines of a long step
+SILENT_FOR_S = 20  # between two lines of a long step
 NEWEST_DEEPSPEED = "0.19.8"
 # Releases before this one need pydantic 1, which then lies beside them and nowhere else.
 FIRST_WITH_PYDANTIC_2 = (0, 11)
@@ -78,6 +78,8 @@ def progress_since(begin: int) -> str:
     compiled = sum(" -c " in line for line in lines)
     if compiled:
         return f"{compiled} files compiled so far"
+    if lines and " -shared " in lines[-1]:
+        return "linking"
     return lines[-1].strip()[:90] if lines else "still running"
 
 
