@@ -52,8 +52,10 @@ def _start(config: Config) -> None:
     if config.vgpu_devices is not None:
         # Before the hooks: overrides stack, and what observes must be outermost.
         load_virtual_gpu(config.vgpu_devices, with_values=config.vgpu_values)
-    if config.reducer is not None:
+    if config.reducer == "repair":
         after_import("deepspeed", _repair_reducer)
+    if config.reducer == "own":
+        after_import("deepspeed", _replace_reducer)
     if config.active:
         after_import("torch", _watch)
     if config.records_collectives:
@@ -81,6 +83,12 @@ def _install_values(_: ModuleType) -> None:
 
 def _repair_reducer(_: ModuleType) -> None:
     from streamguard.deepspeed.repair.install import register_import_hooks
+
+    register_import_hooks()
+
+
+def _replace_reducer(_: ModuleType) -> None:
+    from streamguard.deepspeed.own.install import register_import_hooks
 
     register_import_hooks()
 

@@ -15,13 +15,13 @@ from typing import Literal, TypeVar
 from streamguard.errors import ConfigurationError
 
 Stacks = Literal["off", "leaf", "full"]
-Reducer = Literal["repair"]
+Reducer = Literal["own", "repair"]
 Collectives = Literal["off", "async", "strict"]
 OnHang = Literal["report", "abort", "raise"]
 Mode = Literal["watch", "enforce"]
 
 STACKS: tuple[Stacks, ...] = ("off", "leaf", "full")
-REDUCERS: tuple[Reducer, ...] = ("repair",)
+REDUCERS: tuple[Reducer, ...] = ("own", "repair")
 COLLECTIVES: tuple[Collectives, ...] = ("off", "async", "strict")
 ON_HANG: tuple[OnHang, ...] = ("report", "abort", "raise")
 DEFAULT_HANG_AFTER_S = 60.0
@@ -259,12 +259,7 @@ def _reducer(environ: Mapping[str, str], variable: str) -> Reducer | None:
     for reducer in REDUCERS:
         if value == reducer:
             return reducer
-    raise ConfigurationError(
-        variable,
-        value,
-        f"{' or '.join(REDUCERS)} (streamguard's own reducer is used in the training loop: "
-        "streamguard.zero.ZeroOptimizer)",
-    )
+    raise ConfigurationError(variable, value, " or ".join(REDUCERS))
 
 
 def _choice(

@@ -92,7 +92,11 @@ def add_parser(subparsers: Subparsers) -> None:
     add("--json", action="store_true", help="print the report as JSON lines to standard output")
     add("--error-exitcode", metavar="N", type=_status, help="exit status for races instead of 66")
     add("--stacks", metavar="off|leaf|full", help="Python frames kept with each op (full)")
-    add("--reducer", metavar="repair", help="add the order that DeepSpeed's ZeRO-1/2 reducer lacks")
+    add(
+        "--reducer",
+        metavar="NAME",
+        help="repair: add the order that DeepSpeed's ZeRO-1/2 reducer lacks; own: replace it",
+    )
     add(
         "--collectives",
         metavar="strict|async|off",

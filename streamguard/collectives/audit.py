@@ -181,7 +181,14 @@ def _row(log: RankLog, chosen: np.ndarray, phase: str, op: str, dtype: str, numb
     payloads = [
         payload_bytes(op, int(r["input_bytes"]), int(r["output_bytes"]), size) for r in chosen
     ]
-    wires = [wire_bytes(op, int(r["input_bytes"]), int(r["output_bytes"]), size) for r in chosen]
+    # The root of a reduction only receives.
+    own = group.ranks.index(log.rank) if group and log.rank in group.ranks else -1
+    wires = [
+        Fraction(0)
+        if op == "reduce" and int(r["peer"]) == own
+        else wire_bytes(op, int(r["input_bytes"]), int(r["output_bytes"]), size)
+        for r in chosen
+    ]
     timed = [i for i, r in enumerate(chosen) if r["end_ns"]]
     largest = chosen[int(np.argmax(chosen["input_bytes"]))]
     return Row(

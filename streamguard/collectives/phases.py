@@ -29,7 +29,7 @@ _NAMES: tuple[tuple[str, tuple[str, ...]], ...] = (
             "allreduce_gradients", "_exec_reduce_grads", "_exec_reduce_tied_grads",
             "allreduce_tied_weight_gradients", "foreach_reduce", "_reduce_grad", "post_backward",
             "start_grad_sync", "reduce_bucket", "reduce_gradients", "flush",
-            "reduce_scatter_in_place",
+            "reduce_scatter_in_place", "reduce_to_owner",
         ),
     ),
     (

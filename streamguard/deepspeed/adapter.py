@@ -11,6 +11,7 @@ from types import ModuleType
 
 from streamguard import session
 from streamguard.deepspeed import configuration, gradient_names, known_races, parameter_names
+from streamguard.deepspeed.own.install import is_own
 from streamguard.deepspeed.repair.install import is_repaired
 from streamguard.deepspeed.stream_names import name_streams_of
 from streamguard.import_hooks import after_import
@@ -85,7 +86,8 @@ def _learning_configuration(original: Method) -> Method:
         found = configuration.of_engine(self)
         known_races.set_configuration(found)
         session.note("deepspeed", asdict(found))
-        if not is_repaired(self.optimizer):  # type: ignore[attr-defined]  # DeepSpeedEngine's
+        optimizer = self.optimizer  # type: ignore[attr-defined]  # DeepSpeedEngine's
+        if not is_repaired(optimizer) and not is_own(optimizer):
             known_races.warn_at_start(found)
         session.set_step(self.global_steps)  # type: ignore[attr-defined]  # DeepSpeedEngine's
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from streamguard.errors import UsageError
@@ -57,7 +57,9 @@ class Verification:
             when = f"bytes change under {proof.schedule}" if proof.schedule else "no byte changes"
             self.progress(f"{ranks} ranks: without edge {edge}: {proof.findings} races, {when}")
             edges.append(proof)
-        return _certificate(_results(watched), watched.calls, schedules, different, tuple(edges))
+        return _certificate(
+            _results(watched), watched.calls, schedules, different, tuple(edges), self.subject
+        )
 
     def _prove(
         self,
@@ -141,6 +143,7 @@ def _certificate(
     schedules: tuple[str, ...],
     different: Mapping[str, tuple[str, ...]],
     edges: tuple[EdgeProof, ...],
+    subject: Subject,
 ) -> RankCertificate:
     ranks = len(results)
     wires = [wire_of(log, ranks=ranks) for log in logs]
@@ -157,7 +160,9 @@ def _certificate(
         schedules=schedules,
         different=different,
         edges=edges,
-        gradients=_traffic(results, wires, "gradient"),
+        gradients=replace(
+            _traffic(results, wires, "gradient"), is_claimed=subject.claims_least_gradient_bytes
+        ),
         parameters=_traffic(results, wires, "parameter"),
         memory=max(memories, key=lambda memory: memory["slots"] + memory["deferred_peak"]),
         late_allocations=max(cast(int, result["late_allocations"]) for result in results),

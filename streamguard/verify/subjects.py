@@ -32,6 +32,8 @@ class Subject:
         name: As given to `--reducer`.
         program: "module:function".
         edges: Names of the edges that `without` can leave out.
+        claims_least_gradient_bytes: Whether it claims to send (N-1)/N of the gradients' bytes.
+        ranks: Numbers of ranks that its training is made for.
         preload: Modules that the program needs, loaded once.
         environment: Variables set for it, such as PYTHONPATH.
     """
@@ -39,6 +41,8 @@ class Subject:
     name: str
     program: str
     edges: tuple[str, ...]
+    claims_least_gradient_bytes: bool = True
+    ranks: tuple[int, ...] = (2, 3, 4)
     preload: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
 

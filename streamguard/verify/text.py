@@ -58,9 +58,10 @@ def _of_ranks(part: RankCertificate) -> Iterator[str]:
 
 def _traffic(traffic: Traffic, unit: str) -> str:
     times = f", {traffic.sent / traffic.bound:.2f} times the bound" if traffic.bound else ""
+    judged = "" if traffic.is_claimed else "; not judged, this reducer does not claim the bound"
     return (
         f"{traffic.sent} bytes per rank and {unit}; bound {traffic.bound}, padding "
-        f"{traffic.padding}{times}"
+        f"{traffic.padding}{times}{judged}"
     )
 
 

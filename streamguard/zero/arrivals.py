@@ -131,6 +131,10 @@ class Arrivals:
             if not is_zero
         }
 
+    def is_missing(self, parameter: int) -> bool:
+        """Whether a parameter has neither arrived nor been noted as absent."""
+        return parameter not in self._arrived
+
     def close(self, *, keeps_sums: bool) -> None:
         """End the round; with `keeps_sums` what was written stays in the buckets."""
         self.is_open = False

@@ -34,6 +34,17 @@ def reduce_scatter_in_place(bucket: Tensor, *, group: ProcessGroup) -> Tensor:
     return own
 
 
+def reduce_to_owner(values: Tensor, owner: int, *, group: ProcessGroup) -> None:
+    """Sum `values` over the ranks into those of one rank, on the current stream.
+
+    Args:
+        values: Shape [n], contiguous; undefined afterwards on the other ranks.
+        owner: Rank in `group`.
+        group: Ranks to sum over.
+    """
+    distributed.reduce(values, group=group, group_dst=owner)
+
+
 def all_gather_in_place(bucket: Tensor, *, group: ProcessGroup) -> None:
     """Fill a bucket from the own parts of all ranks, on the current stream."""
     _ALL_GATHER(bucket, own_part(bucket, group=group), group=group)

@@ -20,13 +20,12 @@ import torch
 import torch.distributed as distributed
 
 from streamguard.errors import UsageError
-from streamguard.zero.arrivals import Arrivals, Write
 from streamguard.zero.autograd_graph import reachable_leaves
 from streamguard.zero.collectives import reduce_scatter_in_place
 from streamguard.zero.hand_over import Edge, HandOver
 from streamguard.zero.layout import Bucket, Layout
+from streamguard.zero.rounds import Rounds
 from streamguard.zero.shards import Fragment, Shards, fragments_of
-from streamguard.zero.slots import Slots
 from streamguard.zero.spaces import SpaceKey, lay_out
 
 if TYPE_CHECKING:
@@ -136,13 +135,19 @@ class GradientReducer:
             torch.cuda.Stream(self.device) if overlap else torch.cuda.current_stream(self.device)
         )
         self.hand_over = HandOver(communication_stream, without=without_edge)
-        ring = stage == 2 and overlap
-        count = min(ring_size, len(self.layout.buckets)) if ring else len(self.layout.buckets)
-        self._slots = self._new_slots(count)
-        self._arrivals = Arrivals(self.layout)
+        self._rounds = Rounds(
+            self.layout,
+            self.hand_over,
+            wire_dtypes=[key.reduce_dtype for key in self.spaces],
+            device=self.device,
+            slots=ring_size if stage == 2 and overlap else len(self.layout.buckets),
+            divisor=predivide,
+            gradient_of=lambda index: self.parameters[index].grad,
+            drop=self._drop,
+            reduce=self._reduce,
+        )
         self._accumulates_only = False
-        self._rounds = 0  # since the last `clear`
-        self._deferred_peak = 0
+        self._reduced_rounds = 0  # since the last `clear`
         self._unreachable: list[int] = []
         self._task = -1  # autograd's id of the backward that opened the round
         self._hooks = [
@@ -158,17 +163,19 @@ class GradientReducer:
     @property
     def is_round_open(self) -> bool:
         """Whether a backward has begun and not ended; after an exception it stays so."""
-        return self._arrivals.is_open
+        return self._rounds.is_open
 
     @property
     def rounds(self) -> int:
         """Rounds that the shards hold the sum of."""
-        return self._rounds
+        return self._reduced_rounds
 
     @property
     def memory(self) -> Memory:
         """Device memory for gradients."""
-        return Memory(self._slots.size_bytes, self.shards.size_bytes, self._deferred_peak)
+        return Memory(
+            self._rounds.slot_bytes, self.shards.size_bytes, self._rounds.deferred_peak_bytes
+        )
 
     def expect(self, loss: Tensor) -> None:
         """Say which loss the next `backward()` starts from, so that unused parameters are known.
@@ -190,7 +197,7 @@ class GradientReducer:
         The first one outside reduces the sum. From the first use on, all buckets are kept.
         """
         self.check_round("no_sync()")
-        self._keep_all_buckets()
+        self._rounds.keep_all_buckets()
         before, self._accumulates_only = self._accumulates_only, True
         try:
             yield
@@ -204,7 +211,7 @@ class GradientReducer:
             UsageError: a backward has not ended, or none was reduced since the last `clear`.
         """
         self.check_round("step()")
-        if self._rounds == 0:
+        if self._reduced_rounds == 0:
             raise UsageError(
                 "step() without a reduced gradient; call backward() first, the last one outside "
                 "no_sync()"
@@ -217,12 +224,10 @@ class GradientReducer:
         The current stream's reads of the shards come before that.
         """
         self.check_round("zero_grad()")
-        if self._arrivals.holds_sums:
-            self.hand_over.forget_slots()
-            self._arrivals.close(keeps_sums=False)
-        if self._rounds:
+        self._rounds.forget_sums()
+        if self._reduced_rounds:
             self.hand_over.after_step(torch.cuda.current_stream(self.device))
-            self._rounds = 0
+            self._reduced_rounds = 0
 
     def abandon(self) -> None:
         """Take part in one round with what arrived, zeros for the rest, and forget its result.
@@ -230,14 +235,14 @@ class GradientReducer:
         After an exception in one rank's forward or backward, every rank calls it in place of the
         step; then all have issued the same collectives and go on with the next batch.
         """
-        if self.is_round_open or self._rounds == 0:
+        if self.is_round_open or self._reduced_rounds == 0:
             if not self.is_round_open:
-                self._arrivals.open()
+                self._rounds.open()
             self._reduce_rest()
         for parameter in self.parameters:
             parameter.grad = None
         self.hand_over.after_step(torch.cuda.current_stream(self.device))
-        self._rounds = 0
+        self._reduced_rounds = 0
 
     def close(self) -> None:
         """Remove the hooks. The memory is freed once nothing refers to this object."""
@@ -257,20 +262,6 @@ class GradientReducer:
                 "Call abandon() on every rank, then go on with the next batch"
             )
 
-    def _keep_all_buckets(self) -> None:
-        count = len(self.layout.buckets)
-        if self._slots.count < count:
-            self.hand_over.forget_slots()
-            self._slots = self._new_slots(count)
-
-    def _new_slots(self, count: int) -> Slots:
-        return Slots(
-            count,
-            slot_bytes=self.layout.bucket_bytes,
-            device=self.device,
-            communication_stream=self.communication_stream,
-        )
-
     def _hook_of(self, index: int) -> Callable[[Parameter], None]:
         return lambda _: self._on_gradient(index)
 
@@ -285,102 +276,44 @@ class GradientReducer:
             )
         task = torch._C._current_graph_task_id()
         if not self.is_round_open:
-            self._arrivals.open()
+            self._rounds.open()
             self._task = task
             torch.autograd.Variable._execution_engine.queue_callback(self._end_round)
             if not self._accumulates_only:
-                self._arrivals.note_absent(
-                    self._unreachable, torch.cuda.current_stream(self.device)
-                )
+                self._rounds.note_absent(self._unreachable)
         elif task != self._task:
             self.check_round("backward()")
-        self._arrivals.note(index, torch.cuda.current_stream(self.device))
-        self._write_waiting()
+        self._rounds.note(index)
         if self._overlap and not self._accumulates_only:
-            self._reduce_full()
-        deferred = sum(_size_bytes(self.parameters[i].grad) for i in self._arrivals.waiting())
-        self._deferred_peak = max(self._deferred_peak, deferred)
+            self._rounds.reduce_full()
+        self._rounds.note_deferred()
 
     def _end_round(self) -> None:
         """Runs when backward has ended, with its caller's stream joined with all producers."""
         if self._accumulates_only:
-            self._arrivals.close(keeps_sums=True)
+            self._rounds.keep_sums()
             self._unreachable = []
         else:
             self._reduce_rest()
 
     def _reduce_rest(self) -> None:
-        self._arrivals.note_absent(
-            range(len(self.parameters)), torch.cuda.current_stream(self.device)
-        )
-        self._write_waiting()
-        self._reduce_full()
-        self._arrivals.close(keeps_sums=False)
+        self._rounds.finish()
         self._unreachable = []
-        self.hand_over.after_round()
-        self._rounds += 1
+        self._reduced_rounds += 1
 
-    def _reduce_full(self) -> None:
-        """Reduce the next buckets while they are full; each makes room for gradients that wait."""
-        while (bucket := self._arrivals.take_full()) is not None:
-            self._reduce(bucket)
-            self._write_waiting()
+    def _drop(self, index: int) -> None:
+        self.parameters[index].grad = None
 
-    def _write_waiting(self) -> None:
-        for write in self._arrivals.writes(self._slots.count):
-            # On the stream that has the gradient: its memory is never read on another one, so
-            # dropping it needs no record_stream beyond what autograd has done.
-            with torch.cuda.stream(write.stream):
-                self._write(write)
-            if write.is_last:
-                self.parameters[write.piece.parameter].grad = None
-
-    def _write(self, write: Write) -> None:
-        slot = self._slots.of(write.bucket.index)
-        self.hand_over.before_write(slot, write.stream)
-        self._slots.note_use(slot, write.stream)
-        piece = write.piece
-        target = self._view(write.bucket).narrow(0, piece.offset, piece.length)
-        if write.is_zero:
-            target.zero_()
-        else:
-            gradient = self.parameters[piece.parameter].grad
-            assert gradient is not None
-            source = gradient.reshape(-1).narrow(0, piece.begin, piece.length)
-            if write.adds:
-                target.add_(source, alpha=1 / self._predivide)
-            elif self._predivide == 1:
-                target.copy_(source)
-            else:
-                torch.mul(source, 1 / self._predivide, out=target)
-        self.hand_over.after_write(slot, write.stream)
-
-    def _reduce(self, bucket: Bucket) -> None:
-        slot = self._slots.of(bucket.index)
-        stream = self.communication_stream
-        group = self.spaces[bucket.space].process_group
+    def _reduce(self, bucket: Bucket, memory: Tensor) -> None:
         factor = self._predivide / (bucket.parts if self._average else 1)
         shard = self.shards.part_of(bucket)
-        with torch.cuda.stream(stream):
-            self.hand_over.before_reduce(slot)
-            own = reduce_scatter_in_place(self._view(bucket), group=group)
-            if self._rounds:
-                shard.add_(own, alpha=factor)
-            elif own.dtype == shard.dtype:
-                torch.mul(own, factor, out=shard)
-            else:
-                shard.copy_(own).mul_(factor)
-            if self._on_reduced is not None:
-                self._on_reduced(bucket, shard)
-            self.hand_over.after_reduce(slot)
-
-    def _view(self, bucket: Bucket) -> Tensor:
-        return self._slots.view(
-            self._slots.of(bucket.index),
-            dtype=self.spaces[bucket.space].reduce_dtype,
-            elements=bucket.elements,
-        )
-
-
-def _size_bytes(tensor: Tensor | None) -> int:
-    return 0 if tensor is None else tensor.numel() * tensor.element_size()
+        group = self.spaces[bucket.space].process_group
+        own = reduce_scatter_in_place(memory, group=group)
+        if self._reduced_rounds:
+            shard.add_(own, alpha=factor)
+        elif own.dtype == shard.dtype:
+            torch.mul(own, factor, out=shard)
+        else:
+            shard.copy_(own).mul_(factor)
+        if self._on_reduced is not None:
+            self._on_reduced(bucket, shard)

@@ -112,6 +112,25 @@ def test_our_own_reducer_sends_the_minimum(tmp_path: Path) -> None:
     assert [f.code for f in audit.findings if f.code == "SG301"] == []
 
 
+@pytest.mark.deepspeed_matrix
+@pytest.mark.parametrize("stage", [1, 2])
+def test_the_own_reducer_in_deepspeed_sends_the_minimum(stage: int, tmp_path: Path) -> None:
+    """Every gradient goes once, to the rank that owns it; DeepSpeed gathers as before."""
+    outcome = launch(
+        "neox_19m.py", "--stage", str(stage), ranks=N, output=tmp_path,
+        STREAMGUARD_AUDIT="1", STREAMGUARD_REDUCER="own",
+    )  # fmt: skip
+    assert outcome.statuses == [0] * N, outcome.text[-3000:]
+    for log in read_logs(tmp_path):
+        audit = audit_rank(log)
+        gradients, parameters = audit.comparisons
+
+        assert (gradients.phase, gradients.op) == ("gradients", "reduce")
+        assert gradients.sent_bytes == gradients.minimum_bytes == (N - 1) * P * HALF // N
+        assert parameters.ratio == 1.0
+        assert [f.code for f in audit.findings if f.code == "SG301"] == []
+
+
 def _agrees_with_comms_logger(outcome: Outcome, output: Path) -> None:
     """DeepSpeed's own logger counted the same calls of the same sizes from the first step on."""
     printed = [t for t in outcome.texts[0].splitlines() if t.startswith("comms_logger: ")]

@@ -37,12 +37,20 @@ def run_pipeline(*arguments: str, ranks: int = 2, reducer: str | None = None) ->
     return Pipeline(done.returncode, losses, done.stdout + done.stderr)
 
 
-@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.deepspeed_matrix)])
-def test_the_repaired_pipeline_trains_as_without_zero(ranks: int) -> None:
+@pytest.mark.parametrize(
+    ("reducer", "ranks"),
+    [
+        ("repair", 2),
+        pytest.param("own", 2, marks=pytest.mark.deepspeed_matrix),
+        pytest.param("repair", 4, marks=pytest.mark.deepspeed_matrix),
+        pytest.param("own", 4, marks=pytest.mark.deepspeed_matrix),
+    ],
+)
+def test_with_one_norm_the_pipeline_trains_as_without_zero(reducer: str, ranks: int) -> None:
     """One stage has two groups, the other one; the losses are ZeRO-0's, bit by bit."""
     expected = run_pipeline("--stage", "0", ranks=ranks)
 
-    run = run_pipeline(ranks=ranks, reducer="repair")
+    run = run_pipeline(ranks=ranks, reducer=reducer)
 
     assert run.status == 0, run.text[-4000:]
     assert "pipeline stage 0: 2 parameter groups" in run.text

@@ -79,7 +79,6 @@ def test_every_variable_is_read() -> None:
         ("STREAMGUARD_RANKS", "0,,1"),
         ("STREAMGUARD_STACKS", "all"),
         ("STREAMGUARD_REDUCER", "1"),
-        ("STREAMGUARD_REDUCER", "own"),
     ],
 )
 def test_a_wrong_value_is_refused_by_name(variable: str, value: str) -> None:

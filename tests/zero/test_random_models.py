@@ -36,6 +36,11 @@ def test_gradients_of_random_models_are_the_plain_sum_under_any_schedule(
     check(jobs, seeds, ranks=ranks, schedules=("lazy", "extreme:1,0"))
 
 
+def test_small_float16_gradients_keep_their_bits_on_a_wider_wire(jobs: Jobs) -> None:
+    """Gradients below float16's normal numbers, divided before the sum, reduced in float32."""
+    check(jobs, [100_090], ranks=1, schedules=("lazy",))
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 8])
 @pytest.mark.parametrize("block", range(10))

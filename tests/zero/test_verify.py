@@ -129,6 +129,17 @@ def test_each_thing_that_does_not_hold_is_one_failure(changes: dict[str, object]
     assert "FAILED" not in render(Certificate("own", {}, (GOOD,)))
 
 
+def test_bytes_are_reported_and_not_judged_where_the_bound_is_not_claimed() -> None:
+    """Twice the bound: DeepSpeed all-reduces, and the repair leaves it so."""
+    twice = dataclasses.replace(GOOD, gradients=Traffic(200, 100, 0, is_claimed=False))
+    text = render(Certificate("repair", {}, (twice,)))
+
+    assert twice.failures() == ()
+    assert "200 bytes per rank and backward; bound 100, padding 0, 2.00 times the bound" in text
+    assert "not judged, this reducer does not claim the bound" in text
+    assert "not judged" not in render(Certificate("own", {}, (GOOD,)))
+
+
 def test_bytes_are_counted_from_the_log_of_calls() -> None:
     """Three ranks: 2/3 of what is reduced or gathered, twice that for an all-reduce."""
     log = (

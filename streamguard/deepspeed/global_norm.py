@@ -7,10 +7,13 @@ an embedding has no group of biases and norms.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import torch
+
+from streamguard.patching import Method
 
 
 class Optimizer(Protocol):
@@ -50,6 +53,14 @@ class GlobalNorm:
         return norm
 
 
+_norm_of: weakref.WeakKeyDictionary[object, GlobalNorm] = weakref.WeakKeyDictionary()
+
+
+def norm_once(optimizer: object) -> None:
+    """From now on let this optimizer, whose class has `WRAPPERS`, ask for one norm per step."""
+    _norm_of[optimizer] = GlobalNorm()
+
+
 def gradients_of_all_groups(
     optimizer: Optimizer,
 ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
@@ -63,3 +74,38 @@ def gradients_of_all_groups(
             gradients.append(gradient)
             parameters.append(parameter)
     return gradients, parameters
+
+
+def _asking_once(original: Method) -> Method:
+    """Wrap `scaled_global_norm(self, norm_type=2)`."""
+
+    def wrapper(self: object, *arguments: object, **options: object) -> object:
+        return _norm_of[self].of_all_groups(lambda: original(self, *arguments, **options))
+
+    return wrapper
+
+
+def _answering_once(original: Method) -> Method:
+    """Wrap `get_grad_norm_direct(self, gradients, params, norm_type=2)`."""
+
+    def wrapper(
+        self: Optimizer,
+        gradients: Sequence[torch.Tensor],
+        params: Sequence[torch.Tensor],
+        *norm_type: object,
+        **options: object,
+    ) -> object:
+        norm = _norm_of[self]
+        if not norm.is_asked:
+            return original(self, gradients, params, *norm_type, **options)
+        return norm.of_group(
+            lambda: original(self, *gradients_of_all_groups(self), *norm_type, **options)
+        )
+
+    return wrapper
+
+
+WRAPPERS: Mapping[str, Callable[[Method], Method]] = {
+    "get_grad_norm_direct": _answering_once,
+    "scaled_global_norm": _asking_once,
+}
