@@ -188,6 +188,19 @@ def test_rows_of_one_pattern_replace_each_other() -> None:
     assert loop.shadow() == (1, 1)
 
 
+def test_rows_keep_the_write_of_what_they_leave_out() -> None:
+    """A newer write of one column leaves the older write of the whole block where it was."""
+    loop = Loop()
+    loop.allocate(0, _KB)
+    loop.write(0, _KB)
+    loop.engine.launch(loop.thread, loop.a, [(0, 4, 8, 128, _WRITE, 0)], 1)
+    assert loop.shadow() == (2, 3)  # the last row ends four bytes before the block does
+
+    loop.engine.launch(loop.thread, loop.b, [(4, 4, 8, 127, _READ, 0)], 2)
+    races = [(race.first.op, race.second.op) for race in loop.engine.take_races()]
+    assert races == [(1, 3)]
+
+
 def test_forgotten_bytes_have_no_block() -> None:
     """The rest of the block stays what it was."""
     loop = Loop()
