@@ -135,6 +135,8 @@ class BuildExtensions(build_ext):
         package = (ROOT if in_place else Path(self.build_lib)) / "streamguard"
         build_interposer(package / "hooks" / "lib")
         if self.torch and self.cuda:
+            build_probes(package / "hooks" / "lib", torch_cuda_version(self.torch) or "")
+        if self.torch and self.cuda:
             from streamguard.vgpu.build import build as build_virtual_gpu
 
             build_virtual_gpu(package / "vgpu" / "lib", self.torch, [self.cuda])
@@ -164,6 +166,34 @@ def build_interposer(directory: Path) -> None:
         check=True,
     )  # fmt: skip
     fresh.rename(library)  # a process that has it preloaded keeps the old file
+
+
+def build_probes(directory: Path, cuda_version: str) -> None:
+    """Build what confirm mode runs on a GPU, where an nvcc of torch's CUDA release is installed.
+
+    Without it confirm mode delays streams by host functions.
+    """
+    library, source = directory / "libstreamguard_probes.so", Path("csrc/cuda/probes.cu")
+    nvcc = shutil.which(str(Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "bin" / "nvcc"))
+    nvcc = nvcc or shutil.which("nvcc")
+    if nvcc is None or (library.exists() and library.stat().st_mtime > source.stat().st_mtime):
+        return
+    release = subprocess.run([nvcc, "--version"], capture_output=True, text=True).stdout
+    if f"release {cuda_version.split('.')[0]}." not in release:
+        print(f"streamguard: nvcc is not of CUDA {cuda_version}: probes.cu is not built")
+        return
+    directory.mkdir(parents=True, exist_ok=True)
+    fresh = library.with_suffix(".new")
+    # Architectures of every GPU that this nvcc knows; the CUDA runtime is the process's own.
+    command = [nvcc, "-O2", "-std=c++17", "-arch=all-major", "-cudart", "none", "-shared"]
+    done = subprocess.run(
+        [*command, "-Xcompiler", "-fPIC", str(source), "-o", str(fresh)],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    if done.returncode != 0:
+        print(f"streamguard: probes.cu is not built; nvcc said:\n{done.stdout}{done.stderr}")
+        return
+    fresh.rename(library)
 
 
 def discard_foreign_objects(objects: Path, extensions: list[Extension], *, force: bool) -> None:

@@ -24,6 +24,9 @@ def sample(every: int, streams: list[str]) -> None:
 def enforce(only: list[str], is_timed: bool) -> None:
     """From now on put missing waits in; `only`: patterns of stream names, or none for all."""
 
+def confirm(probes: str) -> None:
+    """From now on try whether races show; `probes`: library of csrc/cuda/probes.cu, or empty."""
+
 def stop() -> None:
     """Stop watching and put the previous GPUTrace sink back."""
 

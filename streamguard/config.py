@@ -18,7 +18,7 @@ Stacks = Literal["off", "leaf", "full"]
 Reducer = Literal["own", "repair"]
 Collectives = Literal["off", "async", "strict"]
 OnHang = Literal["report", "abort", "raise"]
-Mode = Literal["watch", "enforce"]
+Mode = Literal["watch", "enforce", "confirm"]
 
 STACKS: tuple[Stacks, ...] = ("off", "leaf", "full")
 REDUCERS: tuple[Reducer, ...] = ("own", "repair")
@@ -29,6 +29,7 @@ _MODES: dict[str, Mode | None] = {
     "0": None,
     "1": "watch",
     "enforce": "enforce",
+    "confirm": "confirm",
 }
 DEFAULT_MEMORY_MB = 16384
 MAX_DEVICES = 64
@@ -52,7 +53,8 @@ class Config:
 
     Attributes:
         active: The detector watches this process.
-        mode: What it does besides: nothing, or put in the waits that are missing.
+        mode: What it does besides: nothing, put in the waits that are missing, or try whether
+            races change bytes.
         every: Look at the ops of every n-th training step only.
         streams: Names of streams whose ops are looked at; empty: all.
         enforce_only: Names of streams to which enforced waits are limited; empty: all.
@@ -136,7 +138,7 @@ def parse(environ: Mapping[str, str]) -> Config:
         vgpu_deadlock_s=_whole_seconds(environ, "STREAMGUARD_VGPU_DEADLOCK_S", DEFAULT_DEADLOCK_S),
         vgpu_results=_path(environ, "STREAMGUARD_VGPU_RESULTS"),
         output=_path(environ, "STREAMGUARD_OUTPUT"),
-        trace=_path(environ, "STREAMGUARD_TRACE"),
+        trace=_trace(environ, "STREAMGUARD_TRACE", mode),
         run=_run(environ, "STREAMGUARD_RUN"),
         exit_status=_switch(environ, "STREAMGUARD_EXIT", default=False),
         accesses=parse_patterns(environ.get("STREAMGUARD_ACCESSES", "")),
@@ -164,7 +166,7 @@ def parse_patterns(text: str) -> tuple[str, ...]:
 def _mode(environ: Mapping[str, str], variable: str) -> Mode | None:
     value = environ.get(variable) or "0"
     if value not in _MODES:
-        raise ConfigurationError(variable, value, "1 (watch), enforce or 0 (off)")
+        raise ConfigurationError(variable, value, "1 (watch), enforce, confirm or 0 (off)")
     return _MODES[value]
 
 
@@ -231,6 +233,15 @@ def _memory(environ: Mapping[str, str], variable: str) -> int:
 def _path(environ: Mapping[str, str], variable: str) -> Path | None:
     value = environ.get(variable, "")
     return Path(value) if value else None
+
+
+def _trace(environ: Mapping[str, str], variable: str, mode: Mode | None) -> Path | None:
+    path = _path(environ, variable)
+    if path is not None and mode == "confirm":
+        raise ConfigurationError(
+            variable, str(path), "no trace where races are tried: it could not tell of the tries"
+        )
+    return path
 
 
 def _run(environ: Mapping[str, str], variable: str) -> str | None:

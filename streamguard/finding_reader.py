@@ -61,6 +61,7 @@ class FindingReader:
             count=finding.count,
             step=finding.step,
             inserted=finding.inserted,
+            tries=finding.tries,
         )
 
     def _read_anew(self, finding_id: int) -> None:

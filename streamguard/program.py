@@ -94,6 +94,7 @@ class Program:
             stacks=config.stacks,
             accesses=config.accesses,
             enforcing=_enforcing(config),
+            confirming=config.mode == "confirm",
             sampling=Sampling(every=config.every, streams=config.streams),
             on_finding=self._on_finding,
         )

@@ -49,6 +49,8 @@ class Session:
         sampling: What to look at; by default everything. Counts in the outermost session only.
         enforcing: Put the missing waits in; what they order is no finding, see `waits`. Counts in
             the outermost session only.
+        confirming: Try whether races change bytes when their pair occurs again. Counts in the
+            outermost session only.
         on_finding: Called for every new distinct finding, from the thread that made the second
             access, while that access is being issued; again when more of its names are known.
     """
@@ -60,12 +62,14 @@ class Session:
         accesses: Iterable[str] = (),
         enforcing: Enforcing | None = None,
         sampling: Sampling | None = None,
+        confirming: bool = False,
         on_finding: Callable[[Finding], None] | None = None,
     ) -> None:
         self._stacks = stacks
         self._accesses = tuple(accesses)
         self._enforcing = enforcing
         self._sampling = sampling
+        self._confirming = confirming
         self._on_finding = on_finding
         self._outer: Session | None = None
         self._undo: Callable[[], None] | None = None
@@ -98,6 +102,7 @@ class Session:
                 sink=self._sink,
                 enforcing=self._enforcing,
                 sampling=self._sampling,
+                confirming=self._confirming,
             )
             hooks.set_step(_NO_STEP)  # not the last step of an earlier session
         self._counts_before = {

@@ -200,6 +200,15 @@ py::dict finding_dict(const FindingFacts& facts, const FramesOf& frames_of) {
     waits["waited_ms"] = inserted->waited_ms;
     result["inserted"] = std::move(waits);
   }
+  result["tries"] = py::none();
+  if (const auto& tries = facts.finding.tries) {
+    py::dict tried;
+    tried["count"] = tries->count;
+    tried["showing"] = tries->showing;
+    tried["compared_bytes"] = tries->compared_bytes;
+    tried["changed_bytes"] = tries->changed_bytes;
+    result["tries"] = std::move(tried);
+  }
   return result;
 }
 

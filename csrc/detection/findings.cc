@@ -18,7 +18,7 @@ FindingStore::Finding& FindingStore::find_or_add(const core::Race& race, int64_t
                 race.first.stream, race.second.stream, is_inserted};
   const int next = static_cast<int>(findings_.size());
   const auto [position, is_new] = by_key_.emplace(key, next);
-  if (is_new) findings_.push_back({next, race, step, 0, {}});
+  if (is_new) findings_.push_back({next, race, step, 0, {}, {}});
   return findings_[static_cast<size_t>(position->second)];
 }
 
@@ -47,6 +47,22 @@ void FindingStore::add_waiting_time(int finding, double waited_ms) {
   if (!inserted) return;
   ++inserted->timed;
   inserted->waited_ms += waited_ms;
+}
+
+void FindingStore::begin_tries(int finding) {
+  auto& tries = findings_[static_cast<size_t>(finding)].tries;
+  if (!tries) tries.emplace();
+}
+
+void FindingStore::add_try(int finding, uint64_t compared_bytes, uint64_t changed_bytes) {
+  begin_tries(finding);
+  Tries& tries = *findings_[static_cast<size_t>(finding)].tries;
+  ++tries.count;
+  if (tries.showing == 0) {
+    tries.compared_bytes = compared_bytes;
+    tries.changed_bytes = changed_bytes;
+  }
+  if (changed_bytes > 0) ++tries.showing;
 }
 
 std::vector<int> FindingStore::take_unannounced() {

@@ -20,6 +20,14 @@ struct InsertedWaits {
   double waited_ms = 0;  // device time, over the timed ones
 };
 
+/// Of a pair that was tried with its first op delayed.
+struct Tries {
+  uint64_t count = 0;
+  uint64_t showing = 0;         // tries in which bytes were changed
+  uint64_t compared_bytes = 0;  // of the first such try, else of the last
+  uint64_t changed_bytes = 0;
+};
+
 /// Distinct findings, each with the data of its first occurrence.
 ///
 /// Two races are the same finding when kind, domain, both ops, both source lines and both streams
@@ -37,6 +45,7 @@ class FindingStore {
     int64_t step;  // -1: none was set
     uint64_t count;
     std::optional<InsertedWaits> inserted;
+    std::optional<Tries> tries;
   };
 
   void add(const core::Race& race, int64_t step);
@@ -45,6 +54,9 @@ class FindingStore {
   std::vector<int> add_inserted_wait(const std::vector<core::Race>& races, int64_t step,
                                      bool is_awaited_running);
   void add_waiting_time(int finding, double waited_ms);
+  /// The pair is to be tried; without that it has no count of tries.
+  void begin_tries(int finding);
+  void add_try(int finding, uint64_t compared_bytes, uint64_t changed_bytes);
   bool has_unannounced() const { return announced_ < findings_.size(); }
   const std::deque<Finding>& all() const { return findings_; }
 

@@ -4,6 +4,7 @@
 
 #include <atomic>
 
+#include "hooks/confirmer.h"
 #include "hooks/current_stream.h"
 #include "hooks/detector.h"
 #include "hooks/enforcer.h"
@@ -43,9 +44,13 @@ core::AllocationId note_allocation(detection::DetectorState& state, core::HostTh
 void order_reuse(const ThreadState& thread, core::AllocationId block, core::ByteRange bytes,
                  const TraceEntry& entry) {
   Enforcer& enforcer = Enforcer::get();
-  if (!enforcer.is_active() || thread.scope == nullptr) return;
+  Confirmer& confirmer = Confirmer::get();
+  const bool is_active = enforcer.is_active() || confirmer.is_active();
+  if (!is_active || thread.scope == nullptr) return;
   const core::StreamId stream = stream_of(entry.device_, reinterpret_cast<uint64_t>(entry.stream_));
-  enforcer.order_new_block(thread, stream, block, bytes, thread.scope->info());
+  const core::OpInfo info = thread.scope->info();
+  if (enforcer.is_active()) enforcer.order_new_block(thread, stream, block, bytes, info);
+  if (confirmer.is_active()) confirmer.before_new_block(thread, stream, block, bytes, info);
 }
 
 void note_free(detection::DetectorState& state, core::HostThreadId thread, core::ByteRange bytes) {
@@ -57,7 +62,8 @@ void note_free(detection::DetectorState& state, core::HostThreadId thread, core:
 }
 
 // Called with the allocator's lock held: no c10 or Python call in here, and of CUDA's only those
-// that neither wait nor allocate (events, flags of a stream), when waits are enforced.
+// that neither wait nor allocate (events, flags of a stream, copies), when waits are enforced or
+// races tried.
 void on_entry(const TraceEntry& entry) {
   Detector& detector = Detector::get();
   if (!detector.is_active()) return;

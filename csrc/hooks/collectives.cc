@@ -1,13 +1,17 @@
+#include <cuda_runtime_api.h>
+
 #include <algorithm>
 #include <string_view>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <utility>
 
+#include "hooks/confirmer.h"
 #include "hooks/current_stream.h"
 #include "hooks/detector.h"
 #include "hooks/enforcer.h"
 #include "hooks/kernel_observers.h"
 #include "hooks/op_scope.h"
+#include "hooks/own_calls.h"
 
 namespace streamguard::hooks {
 namespace {
@@ -80,7 +84,10 @@ class CollectiveScope final : public OpScope {
 
   bool on_record(core::EventId event, core::StreamId stream) override {
     if (is_on_communication_stream_ && stream == communication_stream_) {
-      if (!is_placed()) place();
+      if (!is_placed()) {
+        place();
+        record_again_behind_copies(event, stream);
+      }
       end_events_.push_back(event);
       return false;
     }
@@ -159,10 +166,32 @@ class CollectiveScope final : public OpScope {
 
   void order(core::StreamId stream) {
     Enforcer& enforcer = Enforcer::get();
-    if (!enforcer.is_active() || thread_.accesses.empty()) return;
+    Confirmer& confirmer = Confirmer::get();
+    const bool is_active = enforcer.is_active() || confirmer.is_active();
+    if (!is_active || thread_.accesses.empty()) return;
     const core::LabelId label = Detector::Access(Detector::get())->labels.intern(whole_label());
-    enforcer.order_collective(thread_, stream, group_.communicator, thread_.accesses,
-                              {label, site_});
+    const core::OpInfo info{label, site_};
+    if (enforcer.is_active()) {
+      enforcer.order_collective(thread_, stream, group_.communicator, thread_.accesses, info);
+    }
+    if (confirmer.is_active()) {
+      confirmer.before_collective(thread_, stream, group_.communicator, thread_.accesses, info);
+    }
+  }
+
+  // torch has just recorded the collective's end, and nobody has seen that event yet. What is
+  // copied right behind the collective must lie before it.
+  void record_again_behind_copies(core::EventId event, core::StreamId stream) const {
+    if (!Confirmer::get().is_active()) return;
+    uint64_t handle = 0;
+    {
+      const Detector::Access detector(Detector::get());
+      if (detector->engine.is_capturing(stream)) return;
+      handle = detector->streams.get(stream).handle;
+    }
+    const OwnCalls own_calls;
+    cudaEventRecord(reinterpret_cast<cudaEvent_t>(event.value),
+                    reinterpret_cast<cudaStream_t>(handle));
   }
 
   void release_records() {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "hooks/confirmer.h"
 #include "hooks/current_stream.h"
 #include "hooks/detector.h"
 #include "hooks/enforcer.h"
@@ -47,7 +48,9 @@ class PeerCopyScope final : public OpScope {
   }
 
   void order_before_start() override {
-    if (Enforcer::get().is_active()) order_on(source_stream_, thread_.accesses);
+    if (Enforcer::get().is_active() || Confirmer::get().is_active()) {
+      order_on(source_stream_, thread_.accesses);
+    }
   }
 
   void order_reads() {

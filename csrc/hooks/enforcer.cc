@@ -8,6 +8,7 @@
 
 #include "hooks/event_pool.h"
 #include "hooks/own_calls.h"
+#include "hooks/relaxed_capture.h"
 
 namespace streamguard::hooks {
 namespace {
@@ -38,18 +39,6 @@ bool is_captured(cudaStream_t stream) {
   }
   return status != cudaStreamCaptureStatusNone;
 }
-
-// While a stream is captured in the global mode, the default, CUDA forbids queries in all threads.
-class RelaxedCapture {
- public:
-  RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
-  ~RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
-  RelaxedCapture(const RelaxedCapture&) = delete;
-  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
-
- private:
-  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
-};
 
 bool matches(const std::string& pattern, const std::string& name) {
   return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "hooks/confirmer.h"
 #include "hooks/enforcer.h"
 #include "hooks/kernel_observers.h"
 #include "hooks/op_scope.h"
@@ -18,6 +19,8 @@ class HostScope final : public OpScope {
   void order_before_start() override {
     Enforcer& enforcer = Enforcer::get();
     if (enforcer.is_active()) enforcer.order_host_access(thread_, thread_.accesses, info());
+    Confirmer& confirmer = Confirmer::get();
+    if (confirmer.is_active()) confirmer.before_host_access(thread_, thread_.accesses, info());
   }
 
  protected:

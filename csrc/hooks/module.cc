@@ -10,6 +10,7 @@
 #include "bindings/trace_columns.h"
 #include "hooks/allocator_trace.h"
 #include "hooks/announcer.h"
+#include "hooks/confirmer.h"
 #include "hooks/current_stream.h"
 #include "hooks/detector.h"
 #include "hooks/enforcer.h"
@@ -31,7 +32,10 @@ namespace {
 void deactivate_in_child() {
   Detector::get().set_active(false);
   Enforcer::get().stop();
+  Confirmer::get().stop_in_child();
 }
+
+void confirm(const std::string& probes) { Confirmer::get().start(probes); }
 
 void enforce(std::vector<std::string> only, bool is_timed) {
   Enforcer::get().start(std::move(only), is_timed);
@@ -39,6 +43,11 @@ void enforce(std::vector<std::string> only, bool is_timed) {
 
 void flush() {
   Enforcer::get().collect_times();
+  {
+    // Work of the virtual GPU may run here, and a host function may want the GIL.
+    const py::gil_scoped_release unlocked;
+    Confirmer::get().collect();
+  }
   announce_news();
 }
 
@@ -63,6 +72,10 @@ void stop() {
   Detector::get().set_active(false);
   detach_runtime();
   Enforcer::get().stop();
+  {
+    const py::gil_scoped_release unlocked;
+    Confirmer::get().stop();
+  }
   uninstall_gpu_trace();
   set_sink({});
 }
@@ -171,6 +184,7 @@ PYBIND11_MODULE(_hooks, module) {
   module.def("stop", &stop);
   module.def("sample", &sample, py::arg("every"), py::arg("streams"));
   module.def("enforce", &enforce, py::arg("only"), py::arg("is_timed"));
+  module.def("confirm", &confirm, py::arg("probes"));
   module.def("flush", &flush);
   module.def("finding", &finding_as_dict, py::arg("finding_id"));
   module.def("findings", &findings_as_list);

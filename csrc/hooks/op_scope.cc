@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "hooks/announcer.h"
+#include "hooks/confirmer.h"
 #include "hooks/current_stream.h"
 #include "hooks/enforcer.h"
 #include "hooks/op_site.h"
@@ -140,14 +141,19 @@ void OpScope::visit_devices(Visit visit) {
 }
 
 void OpScope::order_before_start() {
-  if (!Enforcer::get().is_active()) return;
+  if (!Enforcer::get().is_active() && !Confirmer::get().is_active()) return;
   visit_devices([this](core::StreamId stream, const std::vector<core::Access>& accesses) {
     order_on(stream, accesses);
   });
 }
 
 void OpScope::order_on(core::StreamId stream, const std::vector<core::Access>& accesses) {
-  Enforcer::get().order_launch(thread_, stream, accesses, info());
+  if (Enforcer::get().is_active()) {
+    Enforcer::get().order_launch(thread_, stream, accesses, info());
+  }
+  if (Confirmer::get().is_active()) {
+    Confirmer::get().before_launch(thread_, stream, accesses, info());
+  }
 }
 
 void OpScope::place() {
@@ -164,19 +170,28 @@ void OpScope::place_on(core::StreamId stream) {
 }
 
 void OpScope::submit(core::StreamId stream, const std::vector<core::Access>& accesses) {
+  const core::OpId op = count_and_issue(stream, accesses);
+  if (op != core::kNoOp && Confirmer::get().is_active()) {
+    Confirmer::get().after_issue(thread_, stream, accesses, op);
+  }
+}
+
+core::OpId OpScope::count_and_issue(core::StreamId stream,
+                                    const std::vector<core::Access>& accesses) {
   const Detector::Access detector(Detector::get());
   if (!detector->labels.get(label_).op.starts_with("c10d::") &&
       !Sampling::get().wants(*detector, stream)) {
-    return;
+    return core::kNoOp;
   }
-  issue(*detector, stream, accesses);
+  const core::OpId op = issue(*detector, stream, accesses);
   // Nothing runs while a graph is captured; its replays count.
   if (stream != core::kNoStream) {
-    if (detector->engine.is_capturing(stream)) return;
+    if (detector->engine.is_capturing(stream)) return core::kNoOp;
     ++detector->streams.get(stream).ops;
   }
   ++detector->counters.ops;
   detector->counters.accesses += accesses.size();
+  return op;
 }
 
 core::OpId OpScope::issue(detection::DetectorState& detector, core::StreamId stream,

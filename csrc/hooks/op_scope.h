@@ -37,8 +37,8 @@ class OpScope {
   /// Writes of the results on the stack, unless they are bytes the arguments already stood for.
   void add_results(const OpSchema& schema, const torch::jit::Stack& stack);
 
-  /// Puts in the waits that the accesses collected so far lack, when waits are enforced. Call right
-  /// before the kernel.
+  /// Puts in the waits that the accesses collected so far lack, when waits are enforced; or delays
+  /// the op, when races are tried. Call right before the kernel.
   virtual void order_before_start();
 
   /// Places the accesses, then the host waits. Call once, when the kernel has returned.
@@ -65,6 +65,7 @@ class OpScope {
   virtual void place();
   void place_on(core::StreamId stream);
   void submit(core::StreamId stream, const std::vector<core::Access>& accesses);
+  core::OpId count_and_issue(core::StreamId stream, const std::vector<core::Access>& accesses);
   virtual void order_on(core::StreamId stream, const std::vector<core::Access>& accesses);
   virtual core::OpId issue(detection::DetectorState& detector, core::StreamId stream,
                            const std::vector<core::Access>& accesses);

@@ -113,6 +113,11 @@ def add_parser(subparsers: Subparsers) -> None:
     add("--streams", metavar="STREAM,STREAM", help="look at ops on streams of these names only")
     add("--enforce", action="store_true", help="put the missing waits in, and report them")
     add(
+        "--confirm",
+        action="store_true",
+        help="try whether races change bytes: delay their first op when the pair comes again",
+    )
+    add(
         "--enforce-only",
         metavar="STREAM,STREAM",
         help="with --enforce: only waits of or for streams of these names",
@@ -190,12 +195,20 @@ def _status(text: str) -> int:
     return value
 
 
+def _mode(arguments: argparse.Namespace) -> str:
+    if arguments.enforce and arguments.confirm:
+        raise UsageError("--enforce leaves no race for --confirm to try; give one of them")
+    if arguments.enforce:
+        return "enforce"
+    return "confirm" if arguments.confirm else "1"
+
+
 def _environment(arguments: argparse.Namespace, inherited: Mapping[str, str]) -> dict[str, str]:
     """The environment of the command."""
     environ = dict(inherited)
     environ.pop("STREAMGUARD_EXIT", None)
     run_id = new_run_id()
-    environ["STREAMGUARD"] = "enforce" if arguments.enforce else "1"
+    environ["STREAMGUARD"] = _mode(arguments)
     environ["STREAMGUARD_RUN"] = run_id
     environ["STREAMGUARD_REPORTS_ELSEWHERE"] = "1"
     for option, variable in _OPTIONS.items():

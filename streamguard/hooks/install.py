@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from streamguard.errors import UnsupportedAllocatorError
@@ -40,6 +41,9 @@ class Enforcing:
     is_timed: bool = True
 
 
+PROBES = Path(__file__).parent / "lib" / "libstreamguard_probes.so"
+"""Made of csrc/cuda/probes.cu where nvcc was there; without it a host function delays."""
+
 STACK_DEPTH: dict[Stacks, int] = {"off": 0, "leaf": 1, "full": 16}
 
 
@@ -49,6 +53,7 @@ def install(
     sink: Sink,
     enforcing: Enforcing | None = None,
     sampling: Sampling | None = None,
+    confirming: bool = False,
 ) -> Callable[[], None]:
     """Watch every kernel, copy, collective, event and block of this process.
 
@@ -63,6 +68,7 @@ def install(
             with no lock held. What it raises is reported as unraisable and does not reach the op.
         sampling: What to look at; by default everything.
         enforcing: Put the missing waits in; by default they are only found.
+        confirming: Try whether races change bytes, by delaying the stream of a pair's first op.
 
     Returns:
         Undo.
@@ -86,6 +92,8 @@ def install(
     _hooks.start(STACK_DEPTH[stacks], sink)
     if enforcing is not None:
         _hooks.enforce(list(enforcing.only), enforcing.is_timed)
+    if confirming:
+        _hooks.confirm(str(PROBES) if PROBES.is_file() else "")
     # Before CUDA is initialised there is no allocator to attach to; torch calls this right after.
     torch.cuda._lazy_call(_hooks.attach_allocator_trace)
     restore_patches = install_patches()

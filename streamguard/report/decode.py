@@ -28,6 +28,7 @@ from streamguard.report.model import (
     RankSummary,
     Region,
     Stream,
+    Tries,
     WatchedAccess,
 )
 
@@ -54,6 +55,7 @@ def decode_finding(values: Mapping[str, object]) -> Finding:
         repair=fields.texts("repair"),
         suppression=fields.text("suppression", ""),
         inserted=_inserted(fields.optional_child("inserted")),
+        tries=_tries(fields.optional_child("tries")),
     )
 
 
@@ -153,8 +155,10 @@ def _mode(fields: Fields) -> Mode:
             return "watch"
         case "enforce":
             return "enforce"
+        case "confirm":
+            return "confirm"
         case other:
-            raise FieldError(f"field 'mode' is {other!r}; expected watch or enforce")
+            raise FieldError(f"field 'mode' is {other!r}; expected watch, enforce or confirm")
 
 
 def decode_summary(values: Mapping[str, object]) -> RankSummary:
@@ -231,6 +235,17 @@ def _inserted(fields: Fields | None) -> InsertedWaits | None:
         running=fields.integer("running"),
         timed=fields.integer("timed"),
         waited_ms=fields.number("waited_ms"),
+    )
+
+
+def _tries(fields: Fields | None) -> Tries | None:
+    if fields is None:
+        return None
+    return Tries(
+        count=fields.integer("count"),
+        showing=fields.integer("showing"),
+        compared_bytes=fields.integer("compared_bytes"),
+        changed_bytes=fields.integer("changed_bytes"),
     )
 
 

@@ -14,6 +14,7 @@ from streamguard.report.model import (
     NamedBytes,
     RankStart,
     RankSummary,
+    Tries,
     WatchedAccess,
 )
 
@@ -48,6 +49,7 @@ def encode_finding(finding: Finding) -> Json:
         "repair": list(finding.repair),
         "suppression": finding.suppression,
         "inserted": None if finding.inserted is None else _inserted(finding.inserted),
+        "tries": None if finding.tries is None else _tries(finding.tries),
     }
 
 
@@ -165,6 +167,15 @@ def _access(access: Access) -> Json:
         "collective": None
         if collective is None
         else {"async": collective.asynchronous, "group": collective.group},
+    }
+
+
+def _tries(tries: Tries) -> Json:
+    return {
+        "count": tries.count,
+        "showing": tries.showing,
+        "compared_bytes": tries.compared_bytes,
+        "changed_bytes": tries.changed_bytes,
     }
 
 

@@ -43,6 +43,7 @@ def _summary(report: Report) -> Json:
         "misuses": len(report.misuses),
         "waits_inserted": report.waits_inserted,
         "wait_sites": len(report.inserted),
+        "confirmed": report.confirmed if report.is_confirming else None,
         "ranks": sorted({rank.start.rank for rank in report.ranks}),
         "expected_ranks": list(report.expected_ranks),
         "missing_ranks": list(report.missing_ranks),

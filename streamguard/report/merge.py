@@ -21,6 +21,7 @@ from streamguard.report.model import (
     OrderedAfter,
     RankFindings,
     Report,
+    Tries,
     WatchedAccess,
 )
 
@@ -151,7 +152,9 @@ def _merge_findings(processes: Sequence[RankFindings]) -> tuple[MergedFinding, .
             entry.counts[rank] = entry.counts.get(rank, 0) + finding.count
             entry.processes.add(index)
             entry.finding = replace(
-                entry.finding, inserted=_sum(entry.finding.inserted, finding.inserted)
+                entry.finding,
+                inserted=_sum(entry.finding.inserted, finding.inserted),
+                tries=_sum_tries(entry.finding.tries, finding.tries),
             )
     merged = [entry for group in entries.values() for entry in group]
     return tuple(
@@ -163,6 +166,13 @@ def _sum(a: InsertedWaits | None, b: InsertedWaits | None) -> InsertedWaits | No
     if a is None or b is None:
         return None
     return InsertedWaits(a.running + b.running, a.timed + b.timed, a.waited_ms + b.waited_ms)
+
+
+def _sum_tries(a: Tries | None, b: Tries | None) -> Tries | None:
+    if a is None or b is None:
+        return a or b
+    shown = a if a.showing or not b.showing else b
+    return replace(shown, count=a.count + b.count, showing=a.showing + b.showing)
 
 
 def _other_ranks_entry(candidates: list[_Entry], finding: Finding, process: int) -> _Entry | None:

@@ -7,7 +7,7 @@ from typing import Literal
 
 AccessKind = Literal["read", "write"]
 Status = Literal["races", "clean", "checked-nothing"]
-Mode = Literal["watch", "enforce"]
+Mode = Literal["watch", "enforce", "confirm"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +137,30 @@ class InsertedWaits:
 
 
 @dataclass(frozen=True, slots=True)
+class Tries:
+    """What came out when a pair occurred again with its first op delayed.
+
+    Attributes:
+        count: Occurrences that were tried.
+        showing: Tries in which bytes were not what they would be with the missing edge.
+        compared_bytes: Bytes compared in the first such try, else in the last.
+        changed_bytes: How many of them differed.
+    """
+
+    count: int
+    showing: int
+    compared_bytes: int
+    changed_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """Two conflicting accesses to the same bytes that nothing orders.
 
     `step` is the first training step it was seen in; `count` how often the pair was seen; `repair`
     the lines that tell how to order it; `suppression` the key that names the pair in every run;
     `inserted` tells of the waits that kept the pair apart: then it is no race, and `count` is how
-    often one was inserted.
+    often one was inserted; `tries` what trying it showed, None where it was not to be tried.
     """
 
     id: int
@@ -160,6 +177,7 @@ class Finding:
     repair: tuple[str, ...]
     suppression: str
     inserted: InsertedWaits | None = None
+    tries: Tries | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,6 +359,17 @@ class Report:
     def is_enforced(self) -> bool:
         """Whether missing waits were to be put in."""
         return any(rank.start.mode == "enforce" for rank in self.ranks)
+
+    @property
+    def is_confirming(self) -> bool:
+        """Whether races were to be tried."""
+        return any(rank.start.mode == "confirm" for rank in self.ranks)
+
+    @property
+    def confirmed(self) -> int:
+        """Races of which a try showed that bytes change."""
+        tries = [merged.finding.tries for merged in self.findings]
+        return sum(1 for each in tries if each is not None and each.showing)
 
     @property
     def waits_inserted(self) -> int:

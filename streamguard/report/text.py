@@ -19,6 +19,7 @@ from streamguard.report.model import (
     MissingOrder,
     Overlap,
     Report,
+    Tries,
 )
 from streamguard.report.waits import waits_lines
 from streamguard.report.wording import (
@@ -53,6 +54,8 @@ def summary_line(report: Report) -> str:
     waits = ""
     if report.is_enforced:
         waits = f" waits_inserted={report.waits_inserted} wait_sites={len(report.inserted)}"
+    if report.is_confirming:
+        waits = f" confirmed={report.confirmed}"
     return (
         f"SUMMARY streamguard races={len(report.findings)} misuses={len(report.misuses)}{waits}"
         f" ranks={len(reported)}/{len(report.expected_ranks)} ops={ops} accesses={accesses}"
@@ -66,10 +69,12 @@ def _lines(report: Report, base: str) -> Iterator[str]:
     if report.is_enforced:
         inserted = plural(report.waits_inserted, "wait")
         misuses += f"; {inserted} inserted at {plural(len(report.inserted), 'site')}"
+    if report.is_confirming:
+        misuses += f"; bytes changed by {report.confirmed} of {races}"
     yield f"streamguard: {races}, {misuses}"
     for merged in report.findings:
         yield ""
-        yield from finding_lines(merged, base=base)
+        yield from finding_lines(merged, base=base, is_confirming=report.is_confirming)
     for merged in report.inserted:
         yield ""
         yield from inserted_lines(merged, base=base)
@@ -88,11 +93,15 @@ def _lines(report: Report, base: str) -> Iterator[str]:
     yield summary_line(report)
 
 
-def finding_lines(merged: MergedFinding, *, base: str) -> Iterator[str]:
-    """The lines of one finding."""
+def finding_lines(
+    merged: MergedFinding, *, base: str, is_confirming: bool = False
+) -> Iterator[str]:
+    """The lines of one finding; `is_confirming`: what trying it showed belongs to them."""
     finding = merged.finding
     yield f"{finding.code} {title(finding.code)}: {_sentence(finding)}"
     yield from _pair_lines(finding, base)
+    if is_confirming:
+        yield f"  confirm   {tries_text(finding.tries)}"
     yield f"  suppress  {finding.suppression}"
     yield f"  seen      {_seen(merged.counts, finding.step)}"
 
@@ -108,6 +117,22 @@ def inserted_lines(merged: MergedFinding, *, base: str) -> Iterator[str]:
     yield from _pair_lines(finding, base)
     yield from _labelled("cost", _cost_lines(finding, merged.total))
     yield f"  inserted  {_seen(merged.counts, finding.step)}"
+
+
+def tries_text(tries: Tries | None) -> str:
+    """What delaying the first op showed, in one line."""
+    if tries is None:
+        return "not tried: only a pair whose first op runs on a stream, outside of graphs, can be"
+    if not tries.count:
+        return "not seen in 0 tries: the pair was not met again with its first op delayed"
+    count = "1 try" if tries.count == 1 else f"{tries.count} tries"
+    compared = f"{bytes_text(tries.compared_bytes)} compared"
+    if not tries.showing:
+        return f"not seen in {count} with the first op delayed, {compared}"
+    return (
+        f"seen: bytes changed in {tries.showing} of {count} with the first op delayed, "
+        f"{tries.changed_bytes} of {compared}"
+    )
 
 
 def _cost_lines(finding: Finding, total: int) -> Iterator[str]:

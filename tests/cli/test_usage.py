@@ -23,6 +23,7 @@ from tests.cli.command import clean_environment, run, streamguard
         (["run", "--stacks", "most", "--", "touch", "ran"], "--stacks 'most'"),
         (["run", "--error-exitcode", "256", "--", "touch", "ran"], "'256'"),
         (["run", "--output", "file/inside", "--", "touch", "ran"], "file/inside: Not a directory"),
+        (["run", "--enforce", "--confirm", "--", "touch", "ran"], "give one of them"),
         (["run", "--", "no-such-command-here"], "no-such-command-here"),
         (["explain", "SG999"], "SG999"),
         (["merge", "absent"], "absent"),

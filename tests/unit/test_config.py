@@ -111,6 +111,15 @@ def test_modes_and_what_limits_them_are_read() -> None:
     assert sampled == Config(active=True, every=10, streams=("copy*",))
 
 
+def test_a_trace_is_refused_where_races_are_tried(tmp_path: Path) -> None:
+    """A replay could not tell of the tries; without the mode the trace is fine."""
+    with pytest.raises(ConfigurationError) as caught:
+        parse({"STREAMGUARD": "confirm", "STREAMGUARD_TRACE": str(tmp_path)})
+
+    assert (caught.value.variable, caught.value.value) == ("STREAMGUARD_TRACE", str(tmp_path))
+    assert parse({"STREAMGUARD": "confirm"}) == Config(active=True, mode="confirm")
+
+
 def test_waits_are_not_enforced_in_some_steps_only() -> None:
     """A step that is not looked at would get none of the waits that it lacks."""
     with pytest.raises(ConfigurationError) as caught:

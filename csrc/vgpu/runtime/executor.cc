@@ -69,7 +69,9 @@ Mark Executor::issue(Lock& lock, Stream& stream, Work work, std::vector<Mark> de
 
   const Mark mark{&stream, ++stream.issued};
   const uint64_t sequence = next_sequence_++;
-  const bool at_once = policy_->runs_at_issue(stream, sequence);
+  const bool is_wanted = policy_->runs_at_issue(stream, sequence);
+  const bool at_once = is_wanted && !stream.is_held;
+  if (is_wanted && stream.is_held) stream.wanted_later = mark.position;
   if (at_once && unmet.empty() && stream.pending.empty() && is_instant(work)) {
     perform(work);
     ++stream.completed;
@@ -87,6 +89,15 @@ Mark Executor::issue(Lock& lock, Stream& stream, Work work, std::vector<Mark> de
     if (!is_reached(mark)) settle(lock, mark, may_wait);
   }
   return mark;
+}
+
+void Executor::release(Lock& lock, Stream& stream, Stream* first) {
+  if (!stream.is_held) return;
+  if (first != nullptr) advance(lock, tail_marks(*first));
+  stream.is_held = false;
+  if (stream.is_reached(stream.wanted_later)) return;
+  want(stream, stream.wanted_later);
+  continue_wanted(lock);
 }
 
 void Executor::remember_step(const Mark& mark, std::shared_ptr<Step> step) {

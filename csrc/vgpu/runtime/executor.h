@@ -46,6 +46,12 @@ class Executor {
   // Executes what other processes wait for and is queued here.
   void run_demanded(Lock& lock, Demand least);
 
+  // Delays a stream: as long as it is held only a dependency, a host wait or another process makes
+  // its ops run. Ends the delay, after everything issued to `first` as far as that waits for no
+  // other process.
+  void hold(Stream& stream) { stream.is_held = true; }
+  void release(Lock& lock, Stream& stream, Stream* first);
+
   // Goes on with what the schedule wanted at issue and could not be finished then.
   void continue_wanted(Lock& lock);
 

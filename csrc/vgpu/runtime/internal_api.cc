@@ -85,6 +85,23 @@ VGPU_API int streamguard_vgpu_stream_count() {
   return runtime().streams.used_count();
 }
 
+VGPU_API cudaError_t streamguard_vgpu_hold_stream(cudaStream_t handle) {
+  return with_stream(handle, [&](Lock&, Stream& stream) {
+    runtime().executor.hold(stream);
+    return cudaSuccess;
+  });
+}
+
+VGPU_API cudaError_t streamguard_vgpu_release_stream(cudaStream_t handle,
+                                                     const cudaStream_t* first) {
+  return with_stream(handle, [&](Lock& lock, Stream& stream) {
+    Stream* const before =
+        first == nullptr ? nullptr : runtime().streams.resolve(*first, current_device());
+    runtime().executor.release(lock, stream, before);
+    return cudaSuccess;
+  });
+}
+
 VGPU_API void streamguard_vgpu_refill(void* begin, size_t bytes) {
   fill_touched_pages(static_cast<char*>(begin), bytes, MemoryMap::kFreedPattern);
 }

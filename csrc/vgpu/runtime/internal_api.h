@@ -23,6 +23,11 @@ cudaError_t streamguard_vgpu_start_schedule(const char* token);
 int streamguard_vgpu_stream_count();
 // Writes the pattern of freed memory over bytes of device memory that nobody uses.
 void streamguard_vgpu_refill(void* begin, size_t bytes);
+// Delays a stream, as a long kernel there would, until it is released: its ops then run only for a
+// host wait, another stream that waits for them, or a peer. The release first runs what was issued
+// to `first` (may be null), as far as that waits for no other process.
+cudaError_t streamguard_vgpu_hold_stream(cudaStream_t stream);
+cudaError_t streamguard_vgpu_release_stream(cudaStream_t stream, const cudaStream_t* first);
 // Times work was run because the process slept, not because it was waited for. With rescues a run
 // cannot be repeated from its token.
 unsigned long long streamguard_vgpu_rescues();

@@ -59,6 +59,10 @@ class Stream {
   int queries = 0;
   // The schedule wants the ops up to here without waiting for a host synchronisation.
   uint64_t wanted = 0;
+  // The stream is delayed: its ops do not run at issue. Up to `wanted_later` the schedule wanted
+  // them to.
+  bool is_held = false;
+  uint64_t wanted_later = 0;
 };
 
 inline bool is_reached(const Mark& mark) {
