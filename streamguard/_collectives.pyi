@@ -30,5 +30,8 @@ def forget_groups() -> None:
     """End all groups: one that is made at the same address later is another group."""
 
 def set_step(step: int) -> None: ...
+def set_times(position: int, start_ns: int, end_ns: int) -> None:
+    """From when to when the work of the call at a position of the ring ran."""
+
 def frames(site: int) -> list[tuple[str, int, str]]:
     """File, line and function of the frames of a site, innermost first."""

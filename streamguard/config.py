@@ -74,6 +74,7 @@ class Config:
         ranks: The ranks to watch, or None for all.
         stacks: How many Python frames are kept with each op.
         audit: The recorded collectives are compared with theory when the program ends.
+        timing: The recorded collectives are timed; by default where they are audited.
         collectives: How ranks compare their collectives: not, behind the run, or before each call.
         plan_check: Ranks compare their optimizer groups, and the calls of their first step.
         hang_after_s: How long a collective may wait for a rank, in seconds, before it is reported.
@@ -102,6 +103,7 @@ class Config:
     ranks: frozenset[int] | None = None
     stacks: Stacks = "full"
     audit: bool = False
+    timing: bool = False
     collectives: Collectives = "off"
     plan_check: bool = True
     hang_after_s: float = DEFAULT_HANG_AFTER_S
@@ -112,7 +114,7 @@ class Config:
     @property
     def records_collectives(self) -> bool:
         """Whether anything wants the record of collectives."""
-        return self.audit or self.collectives != "off"
+        return self.audit or self.timing or self.collectives != "off"
 
 
 def parse(environ: Mapping[str, str]) -> Config:
@@ -124,6 +126,7 @@ def parse(environ: Mapping[str, str]) -> Config:
         ConfigurationError: a value is not understood; `variable` says which.
     """
     mode = _mode(environ, "STREAMGUARD")
+    audit = _switch(environ, "STREAMGUARD_AUDIT", default=False)
     return Config(
         active=mode is not None,
         mode=mode or "watch",
@@ -144,7 +147,8 @@ def parse(environ: Mapping[str, str]) -> Config:
         accesses=parse_patterns(environ.get("STREAMGUARD_ACCESSES", "")),
         ranks=_ranks(environ, "STREAMGUARD_RANKS"),
         stacks=_choice(environ, "STREAMGUARD_STACKS", STACKS, "full"),
-        audit=_switch(environ, "STREAMGUARD_AUDIT", default=False),
+        audit=audit,
+        timing=_switch(environ, "STREAMGUARD_TIMING", default=audit),
         collectives=_choice(environ, "STREAMGUARD_COLLECTIVES", COLLECTIVES, "off"),
         plan_check=_switch(environ, "STREAMGUARD_PLAN_CHECK", default=True),
         hang_after_s=_seconds(environ, "STREAMGUARD_HANG_AFTER", DEFAULT_HANG_AFTER_S),

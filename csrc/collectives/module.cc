@@ -73,6 +73,7 @@ PYBIND11_MODULE(_collectives, module) {
   module.def("set_strict", &set_strict);
   module.def("forget_groups", &forget_groups);
   module.def("set_step", &set_step);
+  module.def("set_times", &set_times);
   module.def("frames", &frames_of);
 }
 

@@ -112,7 +112,7 @@ uint32_t site_here() {
   return site;
 }
 
-void time_end(const c10::IValue& result, uint64_t position) {
+void time_on_host(const c10::IValue& result, uint64_t position, uint64_t begin_ns) {
   if (!result.isObject()) return;
   const auto work = result.toCustomClass<c10d::Work>();
   if (!work) return;  // a part of a coalesced call
@@ -120,7 +120,9 @@ void time_end(const c10::IValue& result, uint64_t position) {
     const auto future = work->getFuture();
     if (!future) return;
     future->addCallback(
-        [position](c10::ivalue::Future&) { state().ring.set_end(position, now_ns()); },
+        [position, begin_ns](c10::ivalue::Future&) {
+          state().ring.set_times(position, begin_ns, now_ns());
+        },
         /*uses_future=*/false);
   } catch (const c10::Error&) {
     return;  // a work without a future is not timed
@@ -150,13 +152,14 @@ class Observer final : public c10::OperatorKernel {
     op.redispatchBoxed(below, stack);
     if (position && all.is_timed.load(std::memory_order_relaxed) && position->is_on_host &&
         !stack->empty()) {
-      time_end(stack->back(), position->number);
+      time_on_host(stack->back(), position->number, position->begin_ns);
     }
   }
 
  private:
   struct Position {
     uint64_t number;
+    uint64_t begin_ns;
     bool is_on_host;
   };
 
@@ -179,7 +182,7 @@ class Observer final : public c10::OperatorKernel {
     if (torch::autograd::get_current_graph_task_id() != -1) record.flags |= kBackward;
     const uint64_t number = all.ring.append(record);
     if (all.is_strict.load(std::memory_order_relaxed) && !is_message) check(record);
-    return Position{number, record.stream == -1};
+    return Position{number, record.begin_ns, record.stream == -1};
   }
 
   static void check(const Record& record) {
@@ -242,6 +245,10 @@ void forget_groups() {
 }
 
 void set_step(uint32_t step) { state().step = step; }
+
+void set_times(uint64_t position, uint64_t start_ns, uint64_t end_ns) {
+  if (state().ring.is_open()) state().ring.set_times(position, start_ns, end_ns);
+}
 
 hooks::StackTable& stacks() { return state().stacks; }
 

@@ -38,6 +38,9 @@ void forget_groups();
 
 void set_step(uint32_t step);
 
+/// Stores from when to when the work of a call ran, for backends that time it themselves.
+void set_times(uint64_t position, uint64_t start_ns, uint64_t end_ns);
+
 hooks::StackTable& stacks();
 
 }  // namespace streamguard::collectives

@@ -11,7 +11,7 @@ namespace streamguard::collectives {
 struct Record {
   uint64_t number;
   uint64_t begin_ns;     // wall clock, when the call was made
-  uint64_t end_ns;       // wall clock, when its work completed; 0 when not timed
+  uint64_t end_ns;       // wall clock, when its work was seen complete; 0 when not timed
   uint64_t sequence;     // from 0, within the group; sends and receives count by themselves
   uint64_t fingerprint;  // what every member of the group must agree on
   uint64_t balance;      // what must add up to 0 over the members: sent minus expected sizes
@@ -32,9 +32,10 @@ struct Record {
   uint8_t reduce_op;
   uint8_t flags;
   uint32_t step;
+  uint64_t start_ns;  // end_ns less the measured time of the work
 };
 
-static_assert(sizeof(Record) == 128);
+static_assert(sizeof(Record) == 136);
 
 enum Flag : uint8_t {
   kAsynchronous = 1,
@@ -45,7 +46,7 @@ enum Flag : uint8_t {
 
 /// The first 128 bytes of a ring file.
 struct Header {
-  char magic[8];  // "SGCOLL01"
+  char magic[8];  // "SGCOLL02"
   uint64_t capacity;
   uint64_t next;  // records begun
   uint64_t pid;

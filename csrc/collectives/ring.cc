@@ -25,7 +25,7 @@ void Ring::open(const std::string& path, uint64_t capacity) {
   header_ = static_cast<Header*>(memory);
   header_->capacity = capacity;
   header_->pid = static_cast<uint64_t>(::getpid());
-  std::memcpy(header_->magic, "SGCOLL01", sizeof(header_->magic));
+  std::memcpy(header_->magic, "SGCOLL02", sizeof(header_->magic));
   mask_ = capacity - 1;
   records_ = reinterpret_cast<Record*>(header_ + 1);
 }
@@ -41,9 +41,11 @@ uint64_t Ring::append(const Record& record) {
   return position;
 }
 
-void Ring::set_end(uint64_t position, uint64_t end_ns) {
+void Ring::set_times(uint64_t position, uint64_t start_ns, uint64_t end_ns) {
   Record& slot = records_[position & mask_];
-  if (__atomic_load_n(&slot.number, __ATOMIC_ACQUIRE) == position + 1) slot.end_ns = end_ns;
+  if (__atomic_load_n(&slot.number, __ATOMIC_ACQUIRE) != position + 1) return;
+  slot.start_ns = start_ns;
+  slot.end_ns = end_ns;
 }
 
 }  // namespace streamguard::collectives

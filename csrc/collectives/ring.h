@@ -23,8 +23,8 @@ class Ring {
   /// Copies the record into its slot. Returns its position. REQUIRES: is_open().
   uint64_t append(const Record& record);
 
-  /// Stores when the work of a record completed, unless its slot was reused since.
-  void set_end(uint64_t position, uint64_t end_ns);
+  /// Stores from when to when the work of a record ran, unless its slot was reused since.
+  void set_times(uint64_t position, uint64_t start_ns, uint64_t end_ns);
 
  private:
   Header* header_ = nullptr;

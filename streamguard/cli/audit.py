@@ -42,6 +42,7 @@ def add_parser(subparsers: Subparsers) -> None:
     add("--from", dest="source", metavar="DIR", help="audit the files of an earlier run")
     add("--rank", type=int, default=0, metavar="R", help="whose traffic is shown (0)")
     add("--max-ratio", type=float, metavar="X", help="exit with 66 above X times the minimum")
+    add("--no-timing", action="store_true", help="do not measure how long the calls take")
     add("--json", action="store_true", help="print JSON to standard output instead of text")
     add("--chart", metavar="FILE.png", help="draw a bar chart (needs matplotlib)")
     add("--scheme", choices=_SCHEMES, help="scheme, where it is not recognised")
@@ -73,6 +74,8 @@ def run(arguments: argparse.Namespace) -> int:
         environ = {**os.environ, "STREAMGUARD_AUDIT": "1", "STREAMGUARD_RUN": run_id}
         environ["STREAMGUARD_OUTPUT"] = str(directory)
         environ["STREAMGUARD_REPORTS_ELSEWHERE"] = "1"
+        if arguments.no_timing:
+            environ["STREAMGUARD_TIMING"] = "0"
         if arguments.vgpu is not None:
             environ["STREAMGUARD_VGPU"] = arguments.vgpu
         config.parse(environ)

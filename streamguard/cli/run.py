@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import shutil
 import sys
@@ -156,6 +155,8 @@ def run(arguments: argparse.Namespace) -> int:
         environ = preloading(environ)
     with forwarding(command, environ) as launch:
         status = run_command(launch.command, launch.environ)
+    if settings.collectives != "off":
+        _compare_left_over(Path(environ["STREAMGUARD_OUTPUT"]), environ["STREAMGUARD_RUN"])
     report = _collect(settings)
     # Where the reader of the report has gone the status still tells what was found.
     with contextlib.suppress(OSError, ValueError):
@@ -166,26 +167,32 @@ def run(arguments: argparse.Namespace) -> int:
     if status != 0:
         return status
     verdict = exit_status.of_report(report)
-    if settings.collectives != "off" and _has_desync(environ):
+    if settings.collectives != "off" and _has_desync(
+        Path(environ["STREAMGUARD_OUTPUT"]), environ["STREAMGUARD_RUN"]
+    ):
         verdict = exit_status.RACES
     if verdict == exit_status.RACES and arguments.error_exitcode is not None:
         return int(arguments.error_exitcode)
     return verdict
 
 
-def _has_desync(environ: Mapping[str, str]) -> bool:
-    """Whether ranks reported that they differ or wait in vain; they printed that themselves.
+def _has_desync(directory: Path, run_id: str) -> bool:
+    """Whether ranks differ or waited in vain; they, or we in their place, printed that.
 
     A rank that was merely slow (SG315) is no fault of the program.
     """
-    for name in ("desync", "plan"):
-        path = Path(environ["STREAMGUARD_OUTPUT"]) / f"{name}.jsonl"
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-        # A directory that is used again holds the reports of earlier runs as well.
-        own = [e for e in map(json.loads, lines) if e["run"] == environ["STREAMGUARD_RUN"]]
-        if any(entry["code"] != "SG315" for entry in own):
-            return True
-    return False
+    from streamguard.collectives.postmortem import entries_of
+
+    entries = [e for name in ("desync", "plan") for e in entries_of(directory, run_id, name)]
+    return any(entry["code"] != "SG315" for entry in entries)
+
+
+def _compare_left_over(directory: Path, run_id: str) -> None:
+    if next(directory.glob("collectives-*.ring"), None) is None:
+        return
+    from streamguard.collectives.postmortem import report_left_over
+
+    report_left_over(directory, run_id)
 
 
 def _status(text: str) -> int:

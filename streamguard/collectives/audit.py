@@ -10,7 +10,7 @@ import numpy as np
 
 from streamguard.collectives.phases import phase_of, place
 from streamguard.collectives.record import MUTABLE, OPS, RankLog, dtype_name
-from streamguard.collectives.theory import Scheme, payload_bytes, wire_bytes
+from streamguard.collectives.theory import Scheme, bus_factor, payload_bytes, wire_bytes
 
 # Below this size a call's time is latency and not bandwidth, on links of 10 to 400 GB/s.
 SMALL_BYTES = 64 * 1024
@@ -45,19 +45,21 @@ class Row:
     elements: int
     seconds: float
     timed_payload_bytes: int
-    timed_wire_bytes: Fraction
+    timed_bus_bytes: Fraction
     place: str
     buffers: tuple[str, ...] = ()
 
     @property
     def algorithm_bandwidth(self) -> float | None:
         """Payload bytes a second; None when nothing was timed."""
-        return self.timed_payload_bytes / self.seconds if self.seconds else None
+        has_rate = self.seconds > 0 and self.timed_payload_bytes > 0
+        return self.timed_payload_bytes / self.seconds if has_rate else None
 
     @property
     def bus_bandwidth(self) -> float | None:
-        """Wire bytes a second; None when nothing was timed."""
-        return float(self.timed_wire_bytes) / self.seconds if self.seconds else None
+        """The same times the op's bus factor for the group's size; None when nothing was timed."""
+        rate = self.algorithm_bandwidth
+        return None if rate is None else float(self.timed_bus_bytes) / self.seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,13 @@ class AuditFinding:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """The traffic of one rank, which a data-parallel job's other ranks repeat."""
+    """The traffic of one rank, which a data-parallel job's other ranks repeat.
+
+    Attributes:
+        recorded: Calls in the ring.
+        lost: Older calls that the ring no longer holds.
+        untimed: Why NCCL's calls were not timed though that was asked for; "" otherwise.
+    """
 
     rank: int
     steps: int
@@ -97,6 +105,7 @@ class Audit:
     findings: tuple[AuditFinding, ...]
     recorded: int
     lost: int
+    untimed: str = ""
 
     @property
     def worst_ratio(self) -> float | None:
@@ -150,8 +159,9 @@ def audit_rank(log: RankLog, scheme: Scheme | None = None) -> Audit:
     comparisons = _compare(rows, scheme, steps) if scheme is not None and steps else ()
     findings = tuple(_findings(log, records, rows, comparisons, scheme, steps))
     return Audit(
-        log.rank, steps, scheme, library, rows, comparisons, findings, len(log.records), log.lost
-    )
+        log.rank, steps, scheme, library, rows, comparisons, findings, len(log.records), log.lost,
+        next((str(note["reason"]) for note in log.notes_of("untimed")), ""),
+    )  # fmt: skip
 
 
 def _number(note: Mapping[str, object], key: str, default: int) -> int:
@@ -198,9 +208,9 @@ def _row(log: RankLog, chosen: np.ndarray, phase: str, op: str, dtype: str, numb
         wire_bytes=sum(wires, Fraction(0)),
         median_bytes=int(np.median(payloads)),
         elements=int(np.maximum(chosen["input_count"], chosen["output_count"]).sum()),
-        seconds=sum((int(chosen[i]["end_ns"]) - int(chosen[i]["begin_ns"])) / 1e9 for i in timed),
+        seconds=sum((int(chosen[i]["end_ns"]) - int(chosen[i]["start_ns"])) / 1e9 for i in timed),
         timed_payload_bytes=sum(payloads[i] for i in timed),
-        timed_wire_bytes=sum((wires[i] for i in timed), Fraction(0)),
+        timed_bus_bytes=sum(payloads[i] for i in timed) * bus_factor(op, size),
         place=place(log.sites.get(int(largest["site"]), ())),
         buffers=_buffers(log, chosen),
     )  # fmt: skip

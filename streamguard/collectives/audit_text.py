@@ -28,6 +28,8 @@ def render(audit: Audit) -> str:
         )
     if not audit.steps:
         lines.append("note: no complete optimizer step was seen; nothing is compared with theory")
+    if audit.untimed:
+        lines.append(f"note: NCCL's calls are not timed: {audit.untimed}")
     total = sum((row.wire_bytes for row in audit.rows), Fraction(0)) or Fraction(1)
     table: list[tuple[str, ...]] = [
         ("phase", "op", "group", "calls", "bytes", "share", "median", "algbw", "busbw")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -90,26 +90,33 @@ def judge(views: Mapping[int, View], *, checks_sizes: bool = True) -> Verdict:
         views: By global rank; a rank that is not among them was never heard of.
         checks_sizes: Whether fingerprints are comparable between ranks.
     """
-    membership = _membership(views)
+    membership = membership_of(views)
     if membership is not None:
         return membership
     groups = groups_of(views)
     if checks_sizes:
-        for key, members in sorted(groups.items()):
-            streams = {r: views[r].streams[key] for r in members
-                       if r in views and key in views[r].streams}  # fmt: skip
-            if len(streams) < 2:
-                continue
-            difference = first_difference(streams)
-            if difference is not None:
-                return Verdict(
-                    "mismatch", difference.minority, waits_of(views, groups), key,
-                    difference.position, difference, difference.position - 1,
-                )  # fmt: skip
-        message = _message_mismatch(views, groups)
-        if message is not None:
-            return message
+        for difference in differences(views):
+            return difference
     return _stall(views, groups)
+
+
+def differences(views: Mapping[int, View]) -> Iterator[Verdict]:
+    """The first call of each group that its members do not agree on, then that of messages."""
+    groups = groups_of(views)
+    for key, members in sorted(groups.items()):
+        streams = {r: views[r].streams[key] for r in members
+                   if r in views and key in views[r].streams}  # fmt: skip
+        if len(streams) < 2:
+            continue
+        difference = first_difference(streams)
+        if difference is not None:
+            yield Verdict(
+                "mismatch", difference.minority, waits_of(views, groups), key,
+                difference.position, difference, difference.position - 1,
+            )  # fmt: skip
+    message = message_mismatch(views, groups)
+    if message is not None:
+        yield message
 
 
 def waits_of(views: Mapping[int, View], groups: Mapping[str, tuple[int, ...]]) -> tuple[Wait, ...]:
@@ -134,7 +141,8 @@ def _end(views: Mapping[int, View], rank: int, key: str) -> int:
     return 0 if stream is None else stream.end
 
 
-def _membership(views: Mapping[int, View]) -> Verdict | None:
+def membership_of(views: Mapping[int, View]) -> Verdict | None:
+    """A group that two ranks made of different members."""
     known: dict[str, tuple[int, tuple[int, ...]]] = {}
     for rank, view in sorted(views.items()):
         for key, members in view.members.items():
@@ -157,6 +165,9 @@ def _channels(
     for rank, view in sorted(views.items()):
         for key, call in view.messages:
             members = groups[key]
+            other = views.get(members[call.peer]) if 0 <= call.peer < len(members) else None
+            if view.is_partial or (other is not None and other.is_partial):
+                continue  # which of them belong together is known only from the first one on
             if call.op == "recv_any_source" or not 0 <= call.peer < len(members):
                 from_any.add((key, rank))
             elif call.op == "send":
@@ -166,9 +177,10 @@ def _channels(
     return sends, receives, from_any
 
 
-def _message_mismatch(
+def message_mismatch(
     views: Mapping[int, View], groups: Mapping[str, tuple[int, ...]]
 ) -> Verdict | None:
+    """The first message whose two ends differ."""
     sends, receives, from_any = _channels(views, groups)
     for channel in sorted(sends.keys() & receives.keys()):
         key, sender, receiver, _ = channel

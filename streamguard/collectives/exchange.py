@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 
 from streamguard.collectives.phases import phase_of, place
-from streamguard.collectives.record import OPS, Frame, Group, dtype_name, is_message
+from streamguard.collectives.record import MESSAGES, OPS, Frame, Group, dtype_name, is_message
 from streamguard.collectives.views import Call, Stream, View, describe
 
 # What two calls must share to be described by the same entry.
@@ -36,6 +36,7 @@ class Store(Protocol):
     def add(self, key: str, amount: int) -> int: ...
     def multi_get(self, keys: list[str]) -> list[bytes]: ...
     def delete_key(self, key: str) -> bool: ...
+    def compare_set(self, key: str, expected: str, desired: str) -> bytes: ...
 
 
 class Writer:
@@ -45,6 +46,9 @@ class Writer:
         self._numbers: dict[bytes, int] = {}
         self._told_groups = 0
         self.told_made = 0
+        self.ends: dict[int, int] = {}  # calls made, by group number
+        self._has_gap = False
+        self._begun: set[int] = set()  # groups whose calls are without a gap since the last one
 
     def message(
         self,
@@ -52,8 +56,17 @@ class Writer:
         groups: dict[int, Group],
         sites: dict[int, tuple[Frame, ...]],
         made: Sequence[tuple[int, ...]],
+        *,
+        after_gap: bool = False,
     ) -> bytes:
-        """Everything new since the last message; `made` are the members of all `new_group`s."""
+        """Everything new since the last message; `made` are the members of all `new_group`s.
+
+        Args:
+            after_gap: The ring no longer holds the records in front of these.
+        """
+        if after_gap:
+            self._has_gap = True
+            self._begun.clear()
         new: list[list[object]] = []
         calls: list[int] = []
         keys = records[list(_SIGNATURE)]
@@ -76,16 +89,28 @@ class Writer:
                     ]
                 )  # fmt: skip
             calls += (number, int(record["sequence"]))
+            if not is_message(int(record["op"])):
+                self.ends[int(record["group"])] = int(record["sequence"]) + 1
         told = sorted(groups)[self._told_groups :]
         self._told_groups += len(told)
         first_made, self.told_made = self.told_made, len(made)
         content = {
             "made": [[n, made[n]] for n in range(first_made, len(made))],
             "groups": [[n, groups[n].key, groups[n].name, groups[n].ranks] for n in told],
+            "from": self._beginnings(records),
             "new": new,
             "calls": calls,
         }
         return zlib.compress(json.dumps(content, separators=(",", ":")).encode(), 1)
+
+    def _beginnings(self, records: np.ndarray) -> list[tuple[int, int]]:
+        """Where the calls of each group go on after a gap; without one they begin with 0."""
+        if not self._has_gap or not len(records):
+            return []
+        calls = records[~np.isin(records["op"], MESSAGES)]
+        new = sorted(set(calls["group"].tolist()) - self._begun)
+        self._begun.update(new)
+        return [(n, int(calls["sequence"][calls["group"] == n].min())) for n in new]
 
 
 @dataclass(slots=True)
@@ -118,6 +143,9 @@ class Reader:
             self._keys[number] = key
             self.view.members[key] = tuple(ranks)
             self.view.names[key] = name
+        for number, sequence in content["from"]:
+            self._columns[self._keys[number]] = _Column(base=sequence)
+            self.view.is_partial = True
         for group, *fields in content["new"]:
             self._calls.append((self._keys[group], Call(*fields)))
         calls = content["calls"]
@@ -173,8 +201,11 @@ class Reader:
 
 
 def drop_matched_messages(views: Iterable[View]) -> None:
-    """Forget sends and receives that found each other and agreed."""
+    """Forget sends and receives that found each other and agreed, and what cannot be matched."""
     by_rank = {view.rank: view for view in views}
+    if any(view.is_partial for view in by_rank.values()):
+        for view in by_rank.values():
+            view.messages = [m for m in view.messages if not _lacks_a_side(view, m, by_rank)]
     sends: dict[tuple[str, int, int, int], list[tuple[int, int]]] = {}
     receives: dict[tuple[str, int, int, int], list[tuple[int, int]]] = {}
     for rank, view in by_rank.items():
@@ -196,3 +227,11 @@ def drop_matched_messages(views: Iterable[View]) -> None:
     for rank, indices in done.items():
         view = by_rank[rank]
         view.messages = [m for i, m in enumerate(view.messages) if i not in indices]
+
+
+def _lacks_a_side(view: View, message: tuple[str, Call], views: dict[int, View]) -> bool:
+    """Whether the older messages of an end are unknown: then nobody knows which belong together."""
+    key, call = message
+    members = view.members[key]
+    other = views.get(members[call.peer]) if 0 <= call.peer < len(members) else None
+    return view.is_partial or (other is not None and other.is_partial)

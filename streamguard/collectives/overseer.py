@@ -33,6 +33,7 @@ class _Rank:
     beat: int = -1
     heard: float = 0.0
     state: dict[str, object] | None = None
+    has_left: bool = False  # and its last calls were read
 
 
 class Overseer:
@@ -76,7 +77,11 @@ class Overseer:
             if state["beat"] != one.beat:
                 one.beat, one.heard = state["beat"], now
             if state["epoch"] != self._epoch:
-                continue  # has not noticed yet that somebody else reads now
+                # Has not noticed yet that somebody else reads now, or ended before.
+                if state["ended"] and not one.has_left:
+                    one.has_left = True
+                    wanted.append((rank, f"last/{rank}"))
+                continue
             for n in range(one.read + 1, state["n"] + 1):
                 wanted.append((rank, f"d/{self._epoch}/{rank}/{n}"))
             one.read = max(one.read, state["n"])
@@ -85,13 +90,35 @@ class Overseer:
                 wanted, self._store.multi_get([key for _, key in wanted]), strict=True
             ):
                 self._ranks[rank].reader.take(message)
-                self._store.delete_key(key)
+                if not key.startswith("last/"):
+                    self._store.delete_key(key)
         self._set_statuses(now)
         return self._compare() if wanted else []
 
     def views(self) -> dict[int, View]:
         """Every rank that was heard of."""
         return {rank: one.reader.view for rank, one in self._ranks.items() if one.state is not None}
+
+    @property
+    def has_seen_all(self) -> bool:
+        """Whether every rank has been heard of."""
+        return not self._unseen
+
+    def agreed(self) -> dict[str, int]:
+        """Up to which position the members of each group were found to call the same."""
+        return dict(self._compared)
+
+    def is_settled(self) -> bool:
+        """Whether all calls that any rank told of have been compared with those of the others."""
+        views = self.views()
+        if any(view.messages for view in views.values()):
+            return False
+        for key, members in groups_of(views).items():
+            ends = {views[r].streams[key].end if r in views and key in views[r].streams else 0
+                    for r in members}  # fmt: skip
+            if len(ends) > 1:
+                return False
+        return True
 
     def overdue(self) -> tuple[Wait, ...]:
         """The waits that have lasted too long, unless they were reported already."""
@@ -155,7 +182,7 @@ class Overseer:
             view.remark = str(state.get("remark", ""))
             if state["ended"]:
                 view.status = "ended"
-            elif state["host"] == self._host and not _is_alive(int(str(state["pid"]))):
+            elif state["host"] == self._host and not is_alive(int(str(state["pid"]))):
                 view.status = "gone"
                 view.remark = f"process {state['pid']}"
             elif now - one.heard > (
@@ -208,7 +235,8 @@ def _messages_only(view: View) -> View:
     )
 
 
-def _is_alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
+    """Whether a process of this host runs or is stopped."""
     try:
         os.kill(pid, 0)
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:  # noqa: PTH123

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from streamguard.collectives.record import read_log
+from streamguard.collectives.desync import differences, membership_of
+from streamguard.collectives.notices import Notices
+from streamguard.collectives.record import RankLog, read_log, read_logs
 from streamguard.collectives.views import View, view_of
+
+# A larger job is compared while it runs, and on request.
+MAX_RINGS = 64
 
 
 def rings_of(paths: Iterable[Path]) -> list[Path]:
@@ -21,12 +27,41 @@ def rings_of(paths: Iterable[Path]) -> list[Path]:
 
 def views_of(rings: Iterable[Path]) -> dict[int, View]:
     """Every rank as its files show it; of several processes of one rank the last that started."""
-    newest: dict[int, tuple[float, View]] = {}
-    for path in rings:
-        log = read_log(path)
-        begin = float(log.records["begin_ns"][0]) if len(log.records) else 0.0
+    return _newest_views([read_log(path) for path in rings])
+
+
+def report_left_over(directory: Path, run: str) -> None:
+    """Compare what the ranks of a run called and report what they have not reported themselves.
+
+    Ranks may end before they have compared their last calls; their files remain. Who waited for
+    whom when they ended is not judged here.
+    """
+    if sum(1 for _ in directory.glob("collectives-*.ring")) > MAX_RINGS:
+        return
+    logs = read_logs(directory, run)
+    last = max((log.restart for log in logs), default="")
+    views = _newest_views([log for log in logs if log.restart == last])
+    found = membership_of(views)
+    reported = {(e["kind"], e["group"], e["position"]) for e in entries_of(directory, run)}
+    notices = Notices(directory, run, None)
+    for verdict in differences(views) if found is None else [found]:
+        if (verdict.kind, verdict.key, verdict.position) not in reported:
+            notices.report(verdict, views)
+
+
+def entries_of(directory: Path, run: str, name: str = "desync") -> list[Mapping[str, object]]:
+    """What the ranks of a run have reported so far."""
+    path = directory / f"{name}.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    # A directory that is used again holds the reports of earlier runs as well.
+    return [entry for entry in map(json.loads, lines) if entry["run"] == run]
+
+
+def _newest_views(logs: Iterable[RankLog]) -> dict[int, View]:
+    newest: dict[int, RankLog] = {}
+    for log in logs:
         known = newest.get(log.rank)
-        if known is None or known[0] <= begin:
-            newest[log.rank] = begin, view_of(log)
-    views = {rank: view for rank, (_, view) in sorted(newest.items())}
+        if known is None or known.started <= log.started:
+            newest[log.rank] = log
+    views = {rank: view_of(log) for rank, log in sorted(newest.items())}
     return views if any(view.newest or view.messages for view in views.values()) else {}

@@ -36,10 +36,11 @@ RECORD = np.dtype(
         ("reduce_op", "u1"),
         ("flags", "u1"),
         ("step", "<u4"),
+        ("start_ns", "<u8"),
     ]
 )
 HEADER_BYTES = 128
-MAGIC = b"SGCOLL01"
+MAGIC = b"SGCOLL02"
 
 ASYNCHRONOUS, BACKWARD, UNEVEN, MUTABLE = 1, 2, 4, 8
 
@@ -68,6 +69,7 @@ OPS = (
     "monitored_barrier",
 )
 SEND, RECV, RECV_ANY = OPS.index("send"), OPS.index("recv"), OPS.index("recv_any_source")
+MESSAGES = (SEND, RECV, RECV_ANY)
 REDUCE_OPS = ("sum", "avg", "product", "min", "max", "band", "bor", "bxor", "premul_sum")
 # c10::ScalarType, by number.
 DTYPES = (
@@ -83,7 +85,7 @@ Records = npt.NDArray[np.void]
 
 def is_message(op: int) -> bool:
     """Whether an op has one sender and one receiver."""
-    return op in (SEND, RECV, RECV_ANY)
+    return op in MESSAGES
 
 
 def dtype_name(number: int) -> str:
@@ -128,6 +130,8 @@ class RankLog:
 
     Attributes:
         rank: Global rank.
+        started: When its process was given that rank, in seconds.
+        restart: How often an elastic launcher had started the job again before.
         groups: By number.
         sites: Python frames by site number, innermost first.
         notes: Records of other kinds (scheme, plan, end), in order.
@@ -139,6 +143,8 @@ class RankLog:
     world_size: int
     pid: int
     run: str = ""
+    started: float = 0.0
+    restart: str = ""
     groups: dict[int, Group] = field(default_factory=dict)
     sites: dict[int, tuple[Frame, ...]] = field(default_factory=dict)
     notes: list[dict[str, object]] = field(default_factory=list)
@@ -206,7 +212,7 @@ def read_log(ring: Path) -> RankLog:
         if kind == "start":
             log = RankLog(
                 _int(entry["rank"]), _int(entry["world_size"]), _int(entry["pid"]),
-                str(entry["run"]),
+                str(entry["run"]), float(str(entry.get("time", 0))), str(entry.get("restart", "")),
             )  # fmt: skip
         elif log is None:
             raise ValueError(f"{names_path(ring)}: does not begin with a start record")

@@ -16,12 +16,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, TextIO
 
-from streamguard.collectives.record import Group, names_path
+from streamguard.collectives.record import Group, RingReader, names_path
 from streamguard.collectives.schemes import Listener, listen
 from streamguard.config import Config, parse
 from streamguard.errors import MissingBuildError
 
 if TYPE_CHECKING:
+    from streamguard.collectives.nccl_times import NcclTimes
     from streamguard.collectives.watch import Watch
 
 CAPACITY = 1 << 15  # 4 MiB; the newest 32,768 calls
@@ -71,6 +72,7 @@ class Recording(Listener):
         self._buffers: dict[int, tuple[int, str]] = {}
         self._waiting: list[dict[str, object]] = []
         self._watch: Watch | None = None
+        self._times: NcclTimes | None = None
 
     def start(self) -> None:
         """Register the observers; the files are made once this process has a rank."""
@@ -132,6 +134,9 @@ class Recording(Listener):
         if self._watch is not None:
             self._watch.stop()
             self._watch = None
+        if self._times is not None:
+            self._times.stop()
+            self._times = None
         load_native().stop()
         self._write({"kind": "end", "time": time.time(), "steps": self.steps})
         self._names.close()
@@ -199,6 +204,8 @@ class Recording(Listener):
             home.new_group = new_group
 
     def _destroying(self) -> None:
+        if self._times is not None:
+            self._times.settle()
         if self._watch is not None:
             self._watch.leave()
 
@@ -222,7 +229,8 @@ class Recording(Listener):
         self._names = names_path(self.ring_path).open("w", encoding="utf-8")
         self._write(
             {"kind": "start", "rank": self.rank, "world_size": self.world_size, "pid": self._pid,
-             "run": self.config.run or "", "time": time.time()}
+             "run": self.config.run or "", "time": time.time(),
+             "restart": os.environ.get("TORCHELASTIC_RESTART_COUNT", "")}
         )  # fmt: skip
         for waiting in self._waiting:
             self._write(waiting)
@@ -231,7 +239,7 @@ class Recording(Listener):
             str(self.ring_path),
             AUDIT_CAPACITY if self.config.audit else CAPACITY,
             STACK_DEPTH,
-            self.config.audit,
+            self.config.timing,
             self._on_group,
             self._on_site,
             self._before,
@@ -255,6 +263,28 @@ class Recording(Listener):
             {"kind": "group", "number": number, "key": group.key, "name": group.name,
              "ranks": list(ranks), "rank": rank}
         )  # fmt: skip
+        if self.config.timing:
+            self._time_calls_of(key)
+
+    def _time_calls_of(self, key: str) -> None:
+        from torch.distributed import distributed_c10d
+
+        from streamguard.collectives import nccl_times
+
+        try:
+            is_timed = nccl_times.turn_on(distributed_c10d._resolve_process_group(key))
+        except (KeyError, RuntimeError, ValueError):
+            return  # made without torch.distributed's register
+        if not is_timed or self._times is not None or self.ring_path is None:
+            return
+        obstacle = nccl_times.obstacle()
+        if obstacle:
+            self.note("untimed", reason=obstacle)
+            return
+        self._times = nccl_times.NcclTimes(
+            RingReader(self.ring_path), self.groups, load_native().set_times
+        )
+        self._times.start()
 
     def _on_name(self, begin: int, end: int, name: str) -> None:
         # Many are named anew in every step; what stays the same is written once.

@@ -33,6 +33,15 @@ def wire_factor(op: str, group_size: int) -> Fraction:
     return Fraction(1) if op in _WHOLE else Fraction(0)
 
 
+def bus_factor(op: str, group_size: int) -> Fraction:
+    """Bus bandwidth by algorithm bandwidth, as nccl-tests define it.
+
+    It is the wire factor, but counts what one link carries: also where a rank only receives.
+    """
+    is_receive = op.startswith("recv")
+    return Fraction(1) if is_receive and group_size > 1 else wire_factor(op, group_size)
+
+
 def payload_bytes(op: str, input_bytes: int, output_bytes: int, group_size: int) -> int:
     """The size that `wire_factor` multiplies: the whole tensor that the group works on."""
     if op.startswith("gather"):

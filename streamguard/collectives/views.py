@@ -10,7 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from streamguard.collectives.phases import phase_of, place
-from streamguard.collectives.record import OPS, REDUCE_OPS, RankLog, dtype_name, is_message
+from streamguard.collectives.record import (
+    MESSAGES,
+    OPS,
+    REDUCE_OPS,
+    RankLog,
+    dtype_name,
+    is_message,
+)
 
 Numbers = npt.NDArray[np.uint64]
 # running: heard of lately; leaving: in destroy_process_group; ended: said so; gone: its process no
@@ -66,6 +73,7 @@ class View:
         call: Describes the collective at a position of a group.
         newest: Group key and position of its last call of all, or None.
         stack: Where its main thread is, innermost first; empty where unknown.
+        is_partial: Its oldest calls are not known; then its messages cannot be matched.
     """
 
     rank: int
@@ -79,6 +87,7 @@ class View:
     stack: tuple[str, ...] = ()
     remark: str = ""
     completed: Mapping[str, int] | None = None
+    is_partial: bool = False
 
 
 def describe(record: Mapping[str, int] | np.void) -> str:
@@ -113,17 +122,23 @@ def call_of(record: np.void, log: RankLog) -> Call:
     )  # fmt: skip
 
 
+def _without_gap(collectives: np.ndarray) -> np.ndarray:
+    """The newest ones that follow each other; threads may have lost one of two in the ring."""
+    gaps = np.flatnonzero(np.diff(collectives["sequence"]) != 1)
+    return collectives[gaps[-1] + 1 :] if len(gaps) else collectives
+
+
 def view_of(log: RankLog) -> View:
     """A rank as its files show it."""
     ended = bool(log.notes_of("end"))
-    view = View(log.rank, "ended" if ended else "stopped")
+    view = View(log.rank, "ended" if ended else "stopped", is_partial=log.lost > 0)
     by_key: dict[str, np.ndarray] = {}
     for number, group in log.groups.items():
         view.members[group.key] = group.ranks
         view.names[group.key] = group.name
         own = log.records[log.records["group"] == number]
-        messages = np.isin(own["op"], [i for i in range(len(OPS)) if is_message(i)])
-        collectives = np.sort(own[~messages], order="sequence")
+        messages = np.isin(own["op"], MESSAGES)
+        collectives = _without_gap(np.sort(own[~messages], order="sequence"))
         by_key[group.key] = collectives
         base = int(collectives["sequence"][0]) if len(collectives) else 0
         view.streams[group.key] = Stream(

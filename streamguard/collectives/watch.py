@@ -7,19 +7,20 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from streamguard import identity
 from streamguard.collectives import plan
-from streamguard.collectives.desync import Verdict
 from streamguard.collectives.exchange import Store, Writer
 from streamguard.collectives.interruption import raise_in_main_thread, stack_lines
-from streamguard.collectives.overseer import SILENT_AFTER_S, Overseer
+from streamguard.collectives.notices import Notices
+from streamguard.collectives.overseer import Overseer
 from streamguard.collectives.phases import place
-from streamguard.collectives.record import Frame, RingReader
+from streamguard.collectives.record import Frame, Records, RingReader
 from streamguard.collectives.strict import StrictCheck
-from streamguard.collectives.verdict_text import ranks_text, render
-from streamguard.collectives.views import View
+from streamguard.collectives.succession import Succession
+from streamguard.collectives.verdict_text import ranks_text
 
 if TYPE_CHECKING:
     from streamguard.collectives.recording import Recording
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 TICK_S = 0.35
 _RANKS_PER_SECOND = 5000  # what one Store takes of our small requests
 _ANSWER_S = 2.0
+# How long the reader waits at its end for ranks that owe a call; how many calls a rank leaves.
+LAST_WAIT_S = 1.0
+LAST_CALLS = 2048
 HANG_STATUS = 66
 _FAULTS = ("mismatch", "membership", "program", "ended", "dead")
 
@@ -38,9 +42,10 @@ class Watch:
 
     Args:
         recording: This process's record.
+        connect: Makes a connection to the Store; by default to the job's.
     """
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: Recording, *, connect: Callable[[], Store] | None = None) -> None:
         global _generation
         _generation += 1
         self._prefix = f"streamguard/{_generation}"
@@ -50,14 +55,14 @@ class Watch:
         self._tick_s = max(TICK_S, self._world_size / _RANKS_PER_SECOND)
         # More ranks take longer to meet.
         self._hang_after_s = self._config.hang_after_s * max(1.0, self._world_size / 4096)
+        self._connect = connect or self._connect_to_job
         self._store = self._connect()
         self._writer = Writer()
         self._position = 0
         self._sent = 0
         self._beat = 0
-        self._epoch = 0
-        self._reader_rank = 0
-        self._reader_beat = (-1, 0.0)
+        self._succession = Succession(self._store, self._rank, identity.host_hash())
+        self._notices = Notices(recording.directory, self._config.run or "", self._rank)
         self._overseer: Overseer | None = None
         self._alarms = 0
         self._sites: dict[int, tuple[Frame, ...]] = {}
@@ -69,13 +74,13 @@ class Watch:
         self._strict: StrictCheck | None = None
         assert recording.ring_path is not None
         self._ring = RingReader(recording.ring_path)
+        if self._rank == 0:
+            self._become_reader()
 
     def start(self) -> None:
         """Start the thread, and the check before each call in the strict mode."""
         from streamguard.collectives.recording import load_native
 
-        if self._rank == 0:
-            self._become_reader()
         self._thread.start()
         if self._config.collectives == "strict":
             self._strict = StrictCheck(self._connect, wait_s=self._hang_after_s)
@@ -148,7 +153,7 @@ class Watch:
         )  # fmt: skip
         text = plan.exchange(self._connect(), key, own, self._world_size)
         if text:
-            self._publish("plan", text, {"type": "plan", "code": "SG316", "text": text})
+            self._notices.publish("plan", text, {"type": "plan", "code": "SG316", "text": text})
 
     @staticmethod
     def obstacle() -> str:
@@ -164,7 +169,7 @@ class Watch:
         # Others are of one process, or lack the calls that are needed.
         return f"the ranks meet in a {type(store).__name__}, and only a TCPStore can be used"
 
-    def _connect(self) -> Store:
+    def _connect_to_job(self) -> Store:
         import torch.distributed as distributed
         from torch.distributed import distributed_c10d
 
@@ -176,26 +181,22 @@ class Watch:
 
     def _run(self) -> None:
         try:
-            while True:
-                is_last = self._stopping.wait(self._tick_s)
-                if is_last and self._overseer is not None:
-                    self._hear_the_last(self._overseer)
-                self._ended = is_last
-                self._tick()
-                if is_last:
-                    return
+            while not self._stopping.wait(self._tick_s):
+                self.tick()
+            self.end()
         except Exception as error:
             if self._stopping.is_set() or self._is_leaving:
                 return
             # The Store is gone, and with it every way to hear of the others.
-            self._say(f"collectives are no longer compared: {type(error).__name__}: {error}")
+            reason = f"{type(error).__name__}: {error}"
+            self._notices.say(f"collectives are no longer compared: {reason}")
 
-    def _tick(self) -> None:
+    def tick(self) -> None:
+        """Tell what is new, and hear what the others say."""
         self._send()
+        self._mind_the_reader()
         if self._overseer is not None:
             self._oversee(self._overseer)
-        else:
-            self._mind_the_reader()
         self._answer_alarm()
         if self._strict is not None:
             while self._strict.garbage:
@@ -203,51 +204,94 @@ class Watch:
 
     def _send(self) -> None:
         records, end = self._ring.read(self._position)
-        groups = dict(self._recording.groups)
         made = list(self._recording.made)
         if len(records) or len(made) > self._writer.told_made:
+            after_gap = end - len(records) > self._position
             self._position = end
-            for site in set(records["site"].tolist()) - self._sites.keys():
-                self._sites[site] = tuple(Frame(*f) for f in self._recording.frames(site))
-            known = records[[int(number) in groups for number in records["group"]]]
             self._sent += 1
-            message = self._writer.message(known, groups, self._sites, made)
-            self._store.set(f"d/{self._epoch}/{self._rank}/{self._sent}", message)
+            message = self._message(self._writer, records, made, after_gap)
+            self._store.set(f"d/{self._succession.epoch}/{self._rank}/{self._sent}", message)
         self._beat += 1
         self._store.set(f"s/{self._rank}", json.dumps(self._state()).encode())
+
+    def _send_last(self) -> None:
+        """The newest calls once more, for a reader that has not heard this rank before."""
+        records, end = self._ring.read()
+        first = max(0, end - LAST_CALLS)
+        newest = records[-LAST_CALLS:]
+        made = list(self._recording.made)
+        last = self._message(Writer(), newest, made, after_gap=first > 0)
+        self._store.set(f"last/{self._rank}", last)
+        self._send()
+
+    def _message(
+        self, writer: Writer, records: Records, made: list[tuple[int, ...]], after_gap: bool
+    ) -> bytes:
+        groups = dict(self._recording.groups)
+        for site in set(records["site"].tolist()) - self._sites.keys():
+            self._sites[site] = tuple(Frame(*f) for f in self._recording.frames(site))
+        known = records[[int(number) in groups for number in records["group"]]]
+        return writer.message(known, groups, self._sites, made, after_gap=after_gap)
 
     def _state(self) -> dict[str, object]:
         error = getattr(sys, "last_value", None)
         remark = "" if error is None else f"{type(error).__name__}: {str(error)[:200]}"
         return {
-            "beat": self._beat, "n": self._sent, "epoch": self._epoch, "ended": self._ended,
-            "leaving": self._is_leaving,
+            "beat": self._beat, "n": self._sent, "epoch": self._succession.epoch,
+            "ended": self._ended, "leaving": self._is_leaving,
             "remark": remark if self._ended else "", "pid": os.getpid(),
             "host": identity.host_hash(),
         }  # fmt: skip
 
+    def end(self) -> None:
+        """Leave the last calls behind, and see to it that somebody compares them."""
+        # From here on the others know that this rank ends: one that ends at the same time either
+        # has told its last calls already or sees that nobody reads any more, and reads itself.
+        self._ended = True
+        self._send_last()
+        if self._overseer is None:
+            made = self._ends()
+            if self._succession.take_over_at_end(made):
+                self._become_reader()
+        if self._overseer is not None:
+            self._hear_the_last(self._overseer)
+            self._succession.note_agreed(self._overseer.agreed())
+
+    def _ends(self) -> dict[str, int]:
+        """How many collectives this rank has made on each group of several."""
+        return {
+            group.key: number
+            for group, number in (
+                (group, self._writer.ends.get(n, 0)) for n, group in self._recording.groups.items()
+            )
+            if len(group.ranks) > 1
+        }
+
     def _hear_the_last(self, overseer: Overseer) -> None:
-        """Wait a little for ranks that end at about the same time, or are about to say why."""
-        self._send()
-        deadline = time.monotonic() + 3 * self._tick_s
-        while time.monotonic() < deadline:
-            for verdict in overseer.read():
-                self._report(verdict, overseer.views())
-            if set(overseer.living()) <= {self._rank}:
+        """Wait a little for ranks that end at about the same time, while calls are not compared."""
+        deadline = time.monotonic() + LAST_WAIT_S
+        while True:
+            self._report_differences(overseer)
+            is_last = set(overseer.living()) <= {self._rank} and overseer.has_seen_all
+            if overseer.is_settled() or is_last or time.monotonic() > deadline:
                 return
             time.sleep(0.05)
 
     def _become_reader(self) -> None:
         self._overseer = Overseer(
-            self._store, epoch=self._epoch, world_size=self._world_size,
+            self._store, epoch=self._succession.epoch, world_size=self._world_size,
             hang_after_s=self._hang_after_s, host=identity.host_hash(),
         )  # fmt: skip
 
-    def _oversee(self, overseer: Overseer) -> None:
+    def _report_differences(self, overseer: Overseer) -> None:
         for verdict in overseer.read():
-            self._report(verdict, overseer.views())
-        if self._ended:
-            return
+            # Whoever reads next finds the same again.
+            mark = f"r/{verdict.kind}/{verdict.key}/{verdict.position}"
+            if self._store.add(mark, 1) == 1:
+                self._notices.report(verdict, overseer.views())
+
+    def _oversee(self, overseer: Overseer) -> None:
+        self._report_differences(overseer)
         if overseer.overdue():
             self._alarm(overseer)
 
@@ -268,7 +312,7 @@ class Watch:
         overseer.read()
         verdict = overseer.conclude(stacks)
         if verdict.kind != "agreed":
-            self._report(verdict, overseer.views())
+            self._notices.report(verdict, overseer.views())
         self._store.set(f"v/{number}", verdict.kind.encode())
 
     def _answer_alarm(self) -> None:
@@ -284,7 +328,7 @@ class Watch:
 
     def _act(self, kind: str) -> None:
         if self._config.on_hang == "abort":
-            self._say(f"rank {self._rank} ends itself: STREAMGUARD_ON_HANG=abort")
+            self._notices.say(f"rank {self._rank} ends itself: STREAMGUARD_ON_HANG=abort")
             os._exit(HANG_STATUS)
         if self._config.on_hang == "raise":
             raise_in_main_thread(
@@ -295,52 +339,14 @@ class Watch:
     def _mind_the_reader(self) -> None:
         if self._beat % 5:
             return
-        if self._store.check([f"epoch/{self._epoch + 1}"]):
-            self._follow(int(self._store.get(f"epoch/{self._epoch + 1}")))
+        # The reader itself can have been silent for so long that another one reads now.
+        if not self._succession.has_changed(may_take_over=self._overseer is None):
             return
-        if not self._store.check([f"s/{self._reader_rank}"]):
-            return
-        state = json.loads(self._store.get(f"s/{self._reader_rank}"))
-        now = time.monotonic()
-        if state["beat"] != self._reader_beat[0]:
-            self._reader_beat = state["beat"], now
-        is_silent = now - self._reader_beat[1] > SILENT_AFTER_S
-        if (state["ended"] or is_silent) and not self._ended:
-            # Whoever comes first reads from now on.
-            key = f"epoch/{self._epoch + 1}"
-            chosen = self._store.compare_set(key, "", str(self._rank))  # type: ignore[attr-defined]
-            self._follow(int(chosen))
-
-    def _follow(self, rank: int) -> None:
-        self._epoch += 1
-        self._reader_rank, self._reader_beat = rank, (-1, time.monotonic())
         # The new reader knows nothing yet: tell all that the ring still holds.
+        self._overseer = None
         self._writer, self._position, self._sent = Writer(), 0, 0
-        if rank == self._rank:
+        if self._succession.reader == self._rank:
             self._become_reader()
-
-    def _report(self, verdict: Verdict, views: dict[int, View]) -> None:
-        text = render(verdict, views)
-        self._publish(
-            "desync",
-            text,
-            {"type": "desync", "code": verdict.code, "kind": verdict.kind, "text": text,
-             "culprits": list(verdict.culprits), "group": verdict.key,
-             "position": verdict.position, "rank": self._rank},
-        )  # fmt: skip
-
-    def _publish(self, name: str, text: str, entry: dict[str, object]) -> None:
-        self._say(text)
-        directory = self._recording.directory
-        try:
-            entry |= {"run": self._config.run or "", "time": time.time()}
-            with (directory / f"{name}.jsonl").open("a", encoding="utf-8") as file:
-                file.write(json.dumps(entry) + "\n")
-        except OSError as error:
-            self._say(f"cannot write to {directory}: {error.strerror}")
-
-    def _say(self, text: str) -> None:
-        print(f"streamguard: {text}", file=sys.stderr, flush=True)
 
     def _wait_for_report(self) -> None:
         """Give the watch the time to say who is missing, before the error ends the program."""
