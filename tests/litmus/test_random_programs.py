@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import defaultdict
 
 import pytest
@@ -12,6 +11,7 @@ from streamguard.litmus.program import Program
 from streamguard.litmus.statement import Statement, parse_statement
 from tests.litmus.oracle import Oracle
 from tests.litmus.random_programs import random_program
+from tests.seeds import first_seed
 
 _SHORT = 2_000
 _LONG = 20_000
@@ -28,13 +28,6 @@ def parsed(lines: list[str]) -> list[Statement]:
     """Parse the lines of a program."""
     statements = [parse_statement(text, number) for number, text in enumerate(lines, start=1)]
     return [statement for statement in statements if statement is not None]
-
-
-def first_seed() -> int:
-    """A new starting point for each run; printed, so that a failure can be replayed."""
-    seed = random.SystemRandom().randrange(1 << 40)
-    print(f"first seed: {seed}")
-    return seed
 
 
 def check_against_oracle(seed: int) -> tuple[int, int]:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.seeds import first_seed
 
 ROOT = Path(__file__).parents[2]
 MODULE = "tests.vgpu.detector_against_runtime"
@@ -22,7 +23,7 @@ LONG_PART = 1250
 
 def compare(count: int, control: str = "") -> dict[str, Any]:
     """Compare both sides on programs from a new starting point, which is printed."""
-    seed = random.SystemRandom().randrange(1 << 40)
+    seed = first_seed()
     print(f"replay one of them: .venv/bin/python -m {MODULE} {seed} 1  # up to {seed + count - 1}")
     environment = {k: v for k, v in os.environ.items() if not k.startswith("STREAMGUARD")}
     done = subprocess.run(
