@@ -44,6 +44,9 @@ class ZeroOptimizer(SavedOptimizer):
     Args:
         model_or_params: A module, parameters or parameter groups, in order of use.
         optimizer_class: Class of the optimizer that updates this rank's part.
+        order_of_use: A module or parameters, in order of use, where groups (such as weights and
+            biases) have them in another one. Without it buckets of one group wait for the other
+            group's gradients: right, but late and in `param.grad`.
         max_norm: Gradients are clipped to this 2-norm over all ranks.
         norm_group: Ranks whose gradients make up the norm; with model parallelism all of them.
         is_counted: Whether this rank counts a parameter in the norm; for parameters that several
@@ -69,6 +72,7 @@ class ZeroOptimizer(SavedOptimizer):
         model_or_params: Module | Iterable[Parameter] | ParameterGroups,
         optimizer_class: type[torch.optim.Optimizer],
         *,
+        order_of_use: Module | Iterable[Parameter] | None = None,
         process_group: ProcessGroup | None = None,
         process_group_of: Callable[[Parameter], ProcessGroup | None] | None = None,
         norm_group: ProcessGroup | None = None,
@@ -93,8 +97,9 @@ class ZeroOptimizer(SavedOptimizer):
             raise UsageError(f"max_norm={max_norm}: expected a positive number")
         groups = _groups_of(model_or_params)
         super().__init__(groups, dict(options))
+        given = [parameter for group in self.param_groups for parameter in group["params"]]
         self.reducer = GradientReducer(
-            (parameter for group in self.param_groups for parameter in group["params"]),
+            given if order_of_use is None else _ordered(given, order_of_use),
             process_group=process_group,
             process_group_of=process_group_of,
             stage=stage,
@@ -254,6 +259,13 @@ class ZeroOptimizer(SavedOptimizer):
         for shard in self.reducer.shards.flat:
             shard.mul_(factor)
         return True
+
+
+def _ordered(given: list[Parameter], order: Module | Iterable[Parameter]) -> list[Parameter]:
+    """Bring parameters into an order; those that it does not name come last."""
+    named = order.parameters() if isinstance(order, Module) else order
+    place = {id(parameter): index for index, parameter in enumerate(named)}
+    return sorted(given, key=lambda parameter: place.get(id(parameter), len(place)))
 
 
 def _groups_of(

@@ -43,6 +43,14 @@ def test_memory_is_two_buckets_and_a_share_and_nothing_is_allocated_later(jobs: 
         assert result["peaks"] == 1
 
 
+def test_no_gradient_waits_for_another_group_s_bucket_when_the_order_is_given(jobs: Jobs) -> None:
+    """Weights and biases in two groups: without the order 160 float32 wait for the first bias."""
+    program = f"{PROGRAMS}:deferred_with_two_groups"
+
+    assert jobs.run(program, {"is_ordered": True}, ranks=2) == (0, 0)
+    assert min(jobs.run(program, {"is_ordered": False}, ranks=2)) >= 640
+
+
 def test_norm_clipping_and_overflow_take_one_small_collective_a_step(jobs: Jobs) -> None:
     """Four ranks with two groups each: one all-reduce of two numbers, whatever they own."""
     outcome = jobs.run_logged(f"{PROGRAMS}:two_groups", None, ranks=4, schedule="eager")

@@ -256,6 +256,15 @@ def steady_state(rank: int, ranks: int, argument: object) -> dict[str, Any]:
     }
 
 
+def deferred_with_two_groups(rank: int, ranks: int, argument: dict[str, bool]) -> int:
+    """Bytes of gradients that waited for a bucket of the other group, over two steps."""
+    module = model()
+    order = {"order_of_use": module} if argument["is_ordered"] else {}
+    optimizer = optimizer_of(module, **order)
+    train(module, optimizer, range(2), rank)
+    return optimizer.reducer.memory.deferred_peak
+
+
 def save(rank: int, ranks: int, argument: dict[str, str]) -> dict[str, Any]:
     """Train, save in three ways, go on; load each into a new optimizer and go on from there."""
     import torch.distributed.checkpoint as checkpoint
