@@ -33,5 +33,8 @@ def set_step(step: int) -> None: ...
 def set_times(position: int, start_ns: int, end_ns: int) -> None:
     """From when to when the work of the call at a position of the ring ran."""
 
+def unrecorded_nccl_calls() -> dict[str, int] | None:
+    """NCCL's calls that no recorded op made; None where nobody counts them."""
+
 def frames(site: int) -> list[tuple[str, int, str]]:
     """File, line and function of the frames of a site, innermost first."""

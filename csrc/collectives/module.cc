@@ -74,6 +74,7 @@ PYBIND11_MODULE(_collectives, module) {
   module.def("forget_groups", &forget_groups);
   module.def("set_step", &set_step);
   module.def("set_times", &set_times);
+  module.def("unrecorded_nccl_calls", &unrecorded_nccl_calls);
   module.def("frames", &frames_of);
 }
 

@@ -1,6 +1,7 @@
 #include "collectives/observer.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <dlfcn.h>
 #include <time.h>
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/library.h>
@@ -15,6 +16,7 @@
 
 #include "collectives/call.h"
 #include "hooks/python_state.h"
+#include "interposer/nccl_calls.h"
 
 namespace streamguard::collectives {
 namespace {
@@ -129,6 +131,16 @@ void time_on_host(const c10::IValue& result, uint64_t position, uint64_t begin_n
   }
 }
 
+// This thread's nesting of c10d ops, as the preloaded library that counts NCCL's calls sees it.
+int& recorded_depth() {
+  using Find = int* (*)();
+  static const auto find =
+      reinterpret_cast<Find>(dlsym(RTLD_DEFAULT, "streamguard_recorded_depth"));
+  thread_local int unused = 0;
+  thread_local int* depth = find == nullptr ? &unused : find();
+  return *depth;
+}
+
 thread_local bool is_inside = false;
 
 class Observer final : public c10::OperatorKernel {
@@ -140,6 +152,10 @@ class Observer final : public c10::OperatorKernel {
     const c10::DispatchKeySet below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER,
                                                                  c10::DispatchKey::BackendSelect);
     State& all = state();
+    struct Depth {
+      int& depth = ++recorded_depth();
+      ~Depth() { --depth; }
+    } const depth;
     if (!all.is_active.load(std::memory_order_relaxed) || is_inside) {
       op.redispatchBoxed(below, stack);
       return;
@@ -248,6 +264,18 @@ void set_step(uint32_t step) { state().step = step; }
 
 void set_times(uint64_t position, uint64_t start_ns, uint64_t end_ns) {
   if (state().ring.is_open()) state().ring.set_times(position, start_ns, end_ns);
+}
+
+std::optional<std::map<std::string, uint64_t>> unrecorded_nccl_calls() {
+  using Find = const uint64_t* (*)();
+  const auto find = reinterpret_cast<Find>(dlsym(RTLD_DEFAULT, "streamguard_nccl_calls"));
+  if (find == nullptr) return std::nullopt;
+  std::map<std::string, uint64_t> calls;
+  for (int kind = 0; kind < interposer::kNcclCallKinds; ++kind) {
+    const uint64_t count = __atomic_load_n(find() + kind, __ATOMIC_RELAXED);
+    if (count != 0) calls[interposer::kNcclCalls[kind]] = count;
+  }
+  return calls;
 }
 
 hooks::StackTable& stacks() { return state().stacks; }

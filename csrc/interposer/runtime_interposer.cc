@@ -4,11 +4,9 @@
 // CUDA's headers are not needed, and only the C library is: the types below have the same size and
 // are passed in the same way. Programs without a CUDA runtime never call in here. A runtime that is
 // linked statically, or reached by dlsym, goes around this library.
-#include <dlfcn.h>
-
 #include <atomic>
-#include <initializer_list>
 
+#include "interposer/next.h"
 #include "interposer/runtime_calls.h"
 
 #define INTERPOSED extern "C" __attribute__((visibility("default")))
@@ -42,39 +40,21 @@ const RuntimeCalls* listener() {
   return depth == 0 ? attached.load(std::memory_order_acquire) : nullptr;
 }
 
-// The next definition in the global scope; torch's runtime may be in a local one, and is then found
-// by its soname. It is loaded already: it, or what links it, made the call.
-void* find_next(const char* name) {
-  if (void* found = dlsym(RTLD_NEXT, name)) return found;
-  for (const char* soname : {"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0"}) {
-    void* runtime = dlopen(soname, RTLD_LAZY | RTLD_NOLOAD);
-    if (runtime == nullptr) continue;
-    if (void* found = dlsym(runtime, name)) return found;
-  }
-  return nullptr;
+// torch's runtime may be in a local scope, and is then found by its soname.
+void* find_runtime(const char* name) {
+  return streamguard::interposer::find_next(
+      name, {"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0"});
 }
 
 template <class... Arguments>
 class Next {
  public:
-  explicit constexpr Next(const char* name) : name_(name) {}
+  explicit constexpr Next(const char* name) : next_(name, &find_runtime, kNotFound) {}
 
-  Status operator()(Arguments... arguments) {
-    void* function = function_.load(std::memory_order_acquire);
-    if (function == nullptr) {
-      function = find_next(name_);
-      if (function == nullptr) return kNotFound;
-      function_.store(function, std::memory_order_release);
-    }
-    ++depth;
-    const Status status = reinterpret_cast<Status (*)(Arguments...)>(function)(arguments...);
-    --depth;
-    return status;
-  }
+  Status operator()(Arguments... arguments) { return next_(depth, arguments...); }
 
  private:
-  const char* name_;
-  std::atomic<void*> function_{nullptr};
+  streamguard::interposer::Next<Arguments...> next_;
 };
 
 }  // namespace

@@ -15,6 +15,7 @@ from streamguard.cli.child import run_command
 from streamguard.cli.launchers import forwarding
 from streamguard.errors import UsageError
 from streamguard.exit_status import BUDGET, CHECKED_NOTHING
+from streamguard.hooks.interposer import preloading
 from streamguard.identity import new_run_id
 from streamguard.output_directory import problem_of
 
@@ -79,6 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.vgpu is not None:
             environ["STREAMGUARD_VGPU"] = arguments.vgpu
         config.parse(environ)
+        environ = preloading(environ)
         with forwarding(command, environ) as launch:
             status = run_command(launch.command, launch.environ)
     verdict = _report(arguments, directory, run_id)

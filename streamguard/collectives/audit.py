@@ -93,6 +93,9 @@ class Audit:
     Attributes:
         recorded: Calls in the ring.
         lost: Older calls that the ring no longer holds.
+        unrecorded: NCCL's calls that no op of torch.distributed made, by name; None where nobody
+            counted them.
+        uses_devices: Some call was made on a CUDA stream.
         untimed: Why NCCL's calls were not timed though that was asked for; "" otherwise.
     """
 
@@ -106,6 +109,8 @@ class Audit:
     recorded: int
     lost: int
     untimed: str = ""
+    unrecorded: Mapping[str, int] | None = None
+    uses_devices: bool = False
 
     @property
     def worst_ratio(self) -> float | None:
@@ -160,13 +165,21 @@ def audit_rank(log: RankLog, scheme: Scheme | None = None) -> Audit:
     findings = tuple(_findings(log, records, rows, comparisons, scheme, steps))
     return Audit(
         log.rank, steps, scheme, library, rows, comparisons, findings, len(log.records), log.lost,
-        next((str(note["reason"]) for note in log.notes_of("untimed")), ""),
+        untimed=next((str(note["reason"]) for note in log.notes_of("untimed")), ""),
+        unrecorded=_unrecorded(log), uses_devices=bool((log.records["stream"] != -1).any()),
     )  # fmt: skip
 
 
 def _number(note: Mapping[str, object], key: str, default: int) -> int:
     value = note.get(key, default)
     return value if isinstance(value, int) else default
+
+
+def _unrecorded(log: RankLog) -> Mapping[str, int] | None:
+    for note in log.notes_of("unrecorded"):
+        calls = note["calls"]
+        return {str(k): int(v) for k, v in calls.items()} if isinstance(calls, dict) else None
+    return None
 
 
 def _rows(log: RankLog, records: np.ndarray, *, drop_setup: bool) -> tuple[Row, ...]:

@@ -28,6 +28,11 @@ def render(audit: Audit) -> str:
         )
     if not audit.steps:
         lines.append("note: no complete optimizer step was seen; nothing is compared with theory")
+    if audit.unrecorded is not None and audit.unrecorded:
+        calls = ", ".join(f"{name} {count} ×" for name, count in audit.unrecorded.items())
+        lines.append(f"note: not recorded: NCCL calls outside torch.distributed: {calls}")
+    elif audit.unrecorded is None and audit.uses_devices:
+        lines.append("note: NCCL calls outside torch.distributed were not counted")
     if audit.untimed:
         lines.append(f"note: NCCL's calls are not timed: {audit.untimed}")
     total = sum((row.wire_bytes for row in audit.rows), Fraction(0)) or Fraction(1)
@@ -85,6 +90,8 @@ def to_json(audit: Audit) -> dict[str, object]:
         "findings": [{"code": f.code, "text": f.text, "repair": f.repair} for f in audit.findings],
         "recorded": audit.recorded,
         "lost": audit.lost,
+        "untimed": audit.untimed,
+        "unrecorded": None if audit.unrecorded is None else dict(audit.unrecorded),
     }
 
 

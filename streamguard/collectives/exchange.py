@@ -14,9 +14,10 @@ from typing import Protocol
 
 import numpy as np
 
+from streamguard.collectives.buffer_names import BufferNames
 from streamguard.collectives.phases import phase_of, place
 from streamguard.collectives.record import MESSAGES, OPS, Frame, Group, dtype_name, is_message
-from streamguard.collectives.views import Call, Stream, View, describe
+from streamguard.collectives.views import Call, Stream, View, buffer_of, describe
 
 # What two calls must share to be described by the same entry.
 _SIGNATURE = (
@@ -40,9 +41,14 @@ class Store(Protocol):
 
 
 class Writer:
-    """Turns new records into messages."""
+    """Turns new records into messages.
 
-    def __init__(self) -> None:
+    Args:
+        buffers: What the hooks call the memory that calls work on.
+    """
+
+    def __init__(self, buffers: BufferNames) -> None:
+        self._buffers = buffers
         self._numbers: dict[bytes, int] = {}
         self._told_groups = 0
         self.told_made = 0
@@ -71,7 +77,8 @@ class Writer:
         calls: list[int] = []
         keys = records[list(_SIGNATURE)]
         for record, key in zip(records, keys, strict=True):
-            raw = key.tobytes()
+            buffer = buffer_of(record, self._buffers)
+            raw = key.tobytes() + buffer.encode()
             number = self._numbers.get(raw)
             if number is None:
                 number = self._numbers[raw] = len(self._numbers)
@@ -83,7 +90,7 @@ class Writer:
                     message = f"{name} [{int(record['input_count'])}]"
                 new.append(
                     [
-                        int(record["group"]), op, describe(record), place(frames),
+                        int(record["group"]), op, describe(record, buffer), place(frames),
                         phase_of(frames, op, int(record["flags"])), int(record["fingerprint"]),
                         int(record["balance"]), int(record["peer"]), int(record["tag"]), message,
                     ]

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, TextIO
 
+from streamguard.collectives.buffer_names import BufferNames
 from streamguard.collectives.record import Group, RingReader, names_path
 from streamguard.collectives.schemes import Listener, listen
 from streamguard.config import Config, parse
@@ -69,7 +70,7 @@ class Recording(Listener):
         self._names: TextIO | None = None
         self._lock = threading.Lock()
         self._pid = os.getpid()
-        self._buffers: dict[int, tuple[int, str]] = {}
+        self.buffers = BufferNames()
         self._waiting: list[dict[str, object]] = []
         self._watch: Watch | None = None
         self._times: NcclTimes | None = None
@@ -137,7 +138,9 @@ class Recording(Listener):
         if self._times is not None:
             self._times.stop()
             self._times = None
-        load_native().stop()
+        native = load_native()
+        native.stop()
+        self.note("unrecorded", calls=native.unrecorded_nccl_calls())
         self._write({"kind": "end", "time": time.time(), "steps": self.steps})
         self._names.close()
         self._names = None
@@ -288,9 +291,9 @@ class Recording(Listener):
 
     def _on_name(self, begin: int, end: int, name: str) -> None:
         # Many are named anew in every step; what stays the same is written once.
-        if self._buffers.get(begin) != (end, name):
-            self._buffers[begin] = end, name
-            self.note("name", begin=begin, end=end, name=name, time_ns=time.time_ns())
+        time_ns = time.time_ns()
+        if self.buffers.add(begin, end, name, time_ns):
+            self.note("name", begin=begin, end=end, name=name, time_ns=time_ns)
 
     def _on_site(self, site: int) -> None:
         self._write({"kind": "site", "number": site, "frames": self.frames(site)})

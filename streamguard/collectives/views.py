@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from streamguard.collectives.buffer_names import BufferNames
 from streamguard.collectives.phases import phase_of, place
 from streamguard.collectives.record import (
     MESSAGES,
@@ -90,8 +91,8 @@ class View:
     is_partial: bool = False
 
 
-def describe(record: Mapping[str, int] | np.void) -> str:
-    """`all_reduce sum float32 [1024]`, `broadcast float32 [8] from 1`, …"""
+def describe(record: Mapping[str, int] | np.void, buffer: str = "") -> str:
+    """`all_reduce sum float32 [1024]`, `broadcast float32 [8] root 1`, …; of which buffer."""
     op = OPS[int(record["op"])]
     words = [op]
     if int(record["reduce_op"]) != 255 and int(record["reduce_op"]) < len(REDUCE_OPS):
@@ -105,18 +106,31 @@ def describe(record: Mapping[str, int] | np.void) -> str:
     peer = int(record["peer"])
     if peer >= 0:
         words.append({"send": "to", "recv": "from"}.get(op, "root") + f" {peer}")
+    if buffer:
+        words.append(f"of {buffer}")
     return " ".join(words)
 
 
-def call_of(record: np.void, log: RankLog) -> Call:
+def buffer_of(record: np.void, names: BufferNames) -> str:
+    """What the hooks called the first tensor of a call when it was made."""
+    if not names:
+        return ""
+    size_bytes = int(max(record["input_bytes"], record["output_bytes"]))
+    given = names.at(int(record["buffer"]), size_bytes, int(record["begin_ns"]))
+    # The first tensor of several, or an input beside a larger output.
+    return given or names.at(int(record["buffer"]), 1, int(record["begin_ns"]))
+
+
+def call_of(record: np.void, log: RankLog, names: BufferNames) -> Call:
     """A recorded call with its names."""
     op = OPS[int(record["op"])]
     frames = log.sites.get(int(record["site"]), ())
     message = ""
     if is_message(int(record["op"])):
         message = f"{dtype_name(int(record['dtype']))} [{int(record['input_count'])}]"
+    what = describe(record, buffer_of(record, names))
     return Call(
-        op, describe(record), place(frames), phase_of(frames, op, int(record["flags"])),
+        op, what, place(frames), phase_of(frames, op, int(record["flags"])),
         int(record["fingerprint"]), int(record["balance"]), int(record["peer"]),
         int(record["tag"]), message,
     )  # fmt: skip
@@ -133,6 +147,7 @@ def view_of(log: RankLog) -> View:
     ended = bool(log.notes_of("end"))
     view = View(log.rank, "ended" if ended else "stopped", is_partial=log.lost > 0)
     by_key: dict[str, np.ndarray] = {}
+    names = BufferNames(log.notes_of("name"))
     for number, group in log.groups.items():
         view.members[group.key] = group.ranks
         view.names[group.key] = group.name
@@ -149,7 +164,7 @@ def view_of(log: RankLog) -> View:
         if used is None:
             continue
         if is_message(int(record["op"])):
-            view.messages.append((used.key, call_of(record, log)))
+            view.messages.append((used.key, call_of(record, log, names)))
         else:
             view.newest = used.key, int(record["sequence"])
 
@@ -158,7 +173,7 @@ def view_of(log: RankLog) -> View:
         if records is None or not len(records):
             return None
         index = position - int(records["sequence"][0])
-        return call_of(records[index], log) if 0 <= index < len(records) else None
+        return call_of(records[index], log, names) if 0 <= index < len(records) else None
 
     view.call = call
     return view

@@ -57,7 +57,7 @@ class Watch:
         self._hang_after_s = self._config.hang_after_s * max(1.0, self._world_size / 4096)
         self._connect = connect or self._connect_to_job
         self._store = self._connect()
-        self._writer = Writer()
+        self._writer = Writer(self._recording.buffers)
         self._position = 0
         self._sent = 0
         self._beat = 0
@@ -220,7 +220,7 @@ class Watch:
         first = max(0, end - LAST_CALLS)
         newest = records[-LAST_CALLS:]
         made = list(self._recording.made)
-        last = self._message(Writer(), newest, made, after_gap=first > 0)
+        last = self._message(Writer(self._recording.buffers), newest, made, after_gap=first > 0)
         self._store.set(f"last/{self._rank}", last)
         self._send()
 
@@ -344,7 +344,7 @@ class Watch:
             return
         # The new reader knows nothing yet: tell all that the ring still holds.
         self._overseer = None
-        self._writer, self._position, self._sent = Writer(), 0, 0
+        self._writer, self._position, self._sent = Writer(self._recording.buffers), 0, 0
         if self._succession.reader == self._rank:
             self._become_reader()
 
@@ -356,11 +356,12 @@ class Watch:
             time.sleep(0.05)
 
     def _last_call(self, number: int, sequence: int) -> str:
-        from streamguard.collectives.views import describe
+        from streamguard.collectives.views import buffer_of, describe
 
         records, _ = self._ring.read(max(0, self._position - 64))
         found = records[(records["group"] == number) & (records["sequence"] == sequence)]
         if not len(found):
             return "(no longer recorded)"
         frames = tuple(Frame(*f) for f in self._recording.frames(int(found[-1]["site"])))
-        return f"{describe(found[-1])}  at {place(frames)}"
+        buffer = buffer_of(found[-1], self._recording.buffers)
+        return f"{describe(found[-1], buffer)}  at {place(frames)}"

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
+from streamguard.collectives.buffer_names import BufferNames
 from streamguard.collectives.record import HEADER_BYTES, MAGIC, OPS, RECORD, Group
 from streamguard.collectives.watch import Watch
 from streamguard.config import Config
 
 CAPACITY = 4096
+BUFFER = 0x7000  # of every call
 
 
 @dataclass
@@ -78,6 +80,7 @@ class SyntheticRank:
         self.rank, self.world_size = rank, world_size
         world = tuple(range(world_size))
         self.groups = {1: Group(1, "0", "default_pg", world, rank)}
+        self.buffers = BufferNames()
         self.made: list[tuple[int, ...]] = []
         self.ring_path = directory / f"collectives-{rank}-{rank}.ring"
         header = np.zeros(HEADER_BYTES // 8, "<u8")
@@ -102,6 +105,7 @@ class SyntheticRank:
         record["number"] = position + 1
         record["sequence"] = self._sequence
         record["fingerprint"] = count
+        record["begin_ns"], record["buffer"] = 1000 + position, BUFFER
         record["input_count"] = record["output_count"] = count
         record["input_bytes"] = record["output_bytes"] = 4 * count
         record["group"], record["site"], record["peer"] = 1, line, -1
