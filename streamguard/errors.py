@@ -150,6 +150,20 @@ class TraceError(UsageError):
         self.row = row
 
 
+class CallRecordError(StreamguardError):
+    """The files of one rank's collectives are damaged.
+
+    Attributes:
+        path: The ring file.
+        reason: What is wrong with it, or with the names beside it.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(f"{path}: {reason}; leave this file out")
+
+
 class DumpError(StreamguardError):
     """A Flight Recorder dump is damaged, or holds what is not admitted.
 

@@ -184,7 +184,7 @@ def _has_desync(directory: Path, run_id: str) -> bool:
     from streamguard.collectives.postmortem import entries_of
 
     entries = [e for name in ("desync", "plan") for e in entries_of(directory, run_id, name)]
-    return any(entry["code"] != "SG315" for entry in entries)
+    return any(entry.get("code") != "SG315" for entry in entries)
 
 
 def _compare_left_over(directory: Path, run_id: str) -> None:

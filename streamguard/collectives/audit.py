@@ -126,10 +126,10 @@ def scheme_of(notes: Iterable[Mapping[str, object]]) -> tuple[Scheme | None, str
         pairs = tuple(settings.items()) if isinstance(settings, dict) else ()
         scheme = Scheme(
             str(note["name"]),
-            _number(note, "ranks", 1),
-            _number(note, "parameters", 0),
-            _number(note, "accumulation", 1),
-            _number(note, "gathers", 2),
+            max(1, _number(note, "ranks", 1)),
+            max(0, _number(note, "parameters", 0)),
+            max(1, _number(note, "accumulation", 1)),
+            max(1, _number(note, "gathers", 2)),
             pairs,
         )
         found = scheme, str(note.get("library", "torch"))

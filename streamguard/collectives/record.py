@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from streamguard.errors import CallRecordError
+
 # csrc/collectives/record.h
 RECORD = np.dtype(
     [
@@ -81,6 +83,14 @@ DTYPES = (
 )
 
 Records = npt.NDArray[np.void]
+
+# What notes of each kind must hold.
+_NOTE_KEYS = {
+    "name": ("name",),
+    "scheme": ("name",),
+    "unrecorded": ("calls",),
+    "untimed": ("reason",),
+}
 
 
 def is_message(op: int) -> bool:
@@ -204,26 +214,42 @@ def read_log(ring: Path) -> RankLog:
     """Read what one rank left behind, also when it was killed while writing.
 
     Raises:
-        ValueError: the files are not what their names say.
+        CallRecordError: the files are damaged, or not what their names say.
     """
+    try:
+        log = _read_names(ring)
+        log.records, end = RingReader(ring).read()
+    except KeyError as error:
+        raise CallRecordError(str(ring), f"a line of names has no {error}") from error
+    except (ValueError, TypeError, IndexError, OverflowError, OSError) as error:
+        raise CallRecordError(str(ring), f"{str(error)[:200]}") from error
+    if len(log.records) and int(log.records["op"].max()) >= len(OPS):
+        raise CallRecordError(str(ring), f"there is no op {int(log.records['op'].max())}")
+    log.lost = end - len(log.records)
+    return log
+
+
+def _read_names(ring: Path) -> RankLog:
     log: RankLog | None = None
     for entry in _entries(names_path(ring)):
-        kind = entry.get("kind")
+        kind = entry["kind"]
         if kind == "start":
             log = RankLog(
                 _int(entry["rank"]), _int(entry["world_size"]), _int(entry["pid"]),
                 str(entry["run"]), float(str(entry.get("time", 0))), str(entry.get("restart", "")),
             )  # fmt: skip
         elif log is None:
-            raise ValueError(f"{names_path(ring)}: does not begin with a start record")
+            raise ValueError("its names do not begin with a start record")
         elif kind == "rank":
             log.rank, log.world_size = _int(entry["rank"]), _int(entry["world_size"])
         elif kind == "group":
-            ranks = tuple(int(rank) for rank in entry["ranks"])  # type: ignore[attr-defined]
+            ranks = tuple(_int(rank) for rank in entry["ranks"])  # type: ignore[attr-defined]
             group = Group(
                 _int(entry["number"]), str(entry["key"]), str(entry["name"]), ranks,
                 _int(entry["rank"]),
             )  # fmt: skip
+            if not 0 <= group.rank < len(ranks):
+                raise ValueError(f"group {group.key} has {len(ranks)} members, no {group.rank}")
             log.groups[group.number] = group
         elif kind == "site":
             log.sites[_int(entry["number"])] = tuple(
@@ -235,11 +261,14 @@ def read_log(ring: Path) -> RankLog:
                 if known.key == entry["key"]:
                     log.groups[number] = replace(known, name=str(entry["role"]))
         else:
+            # Looked at here, so that whoever reads notes finds what it expects.
+            for key in _NOTE_KEYS.get(str(kind), ()):
+                entry[key]
+            if kind == "name":
+                _int(entry["begin"]), _int(entry["end"]), _int(entry["time_ns"])
             log.notes.append(entry)
     if log is None:
-        raise ValueError(f"{names_path(ring)}: empty")
-    log.records, end = RingReader(ring).read()
-    log.lost = end - len(log.records)
+        raise ValueError("its names are empty")
     return log
 
 
