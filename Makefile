@@ -8,7 +8,7 @@ PYTEST = $(RUN)/python -m pytest -q -n auto --dist worksteal
 DEMO_DEEPSPEED = 0.17.2 0.19.8
 TABLE_DEEPSPEED = 0.9.5 0.14.0 0.14.2 0.14.3 0.17.2 0.18.5 0.18.8 0.19.2 0.19.8
 
-.PHONY: demo test test-deepspeed test-frameworks test-long soak mutate-core fuzz sanitize lint format verify-reducer bench bench-engine bench-collectives bench-trace bench-vgpu setup clean help
+.PHONY: demo test test-deepspeed test-frameworks test-long soak mutate-core fuzz sanitize lint format verify-reducer gpu-check bench-hooks bench-engine bench-collectives bench-trace bench-vgpu setup clean help
 
 help:
 	@echo "make demo            set up, then find the race of DeepSpeed 0.17.2 without a GPU"
@@ -21,7 +21,8 @@ help:
 	@echo "make fuzz            damaged input for engine, litmus reader and trace reader, FUZZ_INPUTS=1000000 each (clang)"
 	@echo "make sanitize        the engine and the virtual GPU under ASan, UBSan and TSan"
 	@echo "make verify-reducer  the own reducer on 2, 3 and 4 ranks: schedules, every edge left out, bytes, memory"
-	@echo "make bench           added time per op against PyTorch's sanitizer, in the same run"
+	@echo "make gpu-check       on a machine with a GPU: build, gpu-marked tests, cost, coverage; 10 minutes"
+	@echo "make bench-hooks     added time per op and per ZeRO-2 step against PyTorch's sanitizer; bounds"
 	@echo "make bench-engine    the engine against PyTorch's sanitizer and TSan fibers"
 	@echo "make bench-collectives  recording, comparing and checking collectives; 10,000 ranks"
 	@echo "make bench-trace     added time per op while a trace is written"
@@ -69,8 +70,13 @@ sanitize: setup
 verify-reducer: setup
 	$(RUN)/streamguard verify-reducer --json build/reducer.json
 
-bench: setup
-	$(RUN)/python bench/run.py
+bench-hooks:
+	@$(SETUP) --deepspeed 0.19.8
+	$(RUN)/python bench/hooks.py
+
+# Needs no setup of ours: it builds over the torch that the machine has.
+gpu-check:
+	$(PYTHON) tools/gpu_check.py
 
 bench-trace:
 	@mkdir -p build

@@ -46,6 +46,8 @@ class FindingReader:
 
         What a kernel writes is often named right after it was issued, and forgotten with its block.
         """
+        if not self._unnamed_ids:
+            return
         waiting, self._unnamed_ids = self._unnamed_ids, []
         for finding_id in waiting:
             self._read_anew(finding_id)

@@ -242,8 +242,8 @@ def name_region(
     from streamguard import hooks
 
     hooks.name_region(begin, end, name, hooks.current_op() if since_op is None else since_op)
-    patterns = [_brackets_literal(pattern) for pattern in _current.patterns()]
-    if any(fnmatchcase(text, pattern) for text in (name, *aliases) for pattern in patterns):
+    patterns = _current.patterns()
+    if patterns and _is_listed((name, *aliases), patterns):
         hooks.watch(begin, end, name)
     _outermost(_current)._reader.names_have_come()
 
@@ -283,6 +283,11 @@ def end_step() -> None:
     """Say that the current training step has ended; steps count from 0 in the outermost session."""
     if _current is not None:
         set_step(_outermost(_current)._step + 1)
+
+
+def _is_listed(names: Iterable[str], patterns: Iterable[str]) -> bool:
+    literal = [_brackets_literal(pattern) for pattern in patterns]
+    return any(fnmatchcase(name, pattern) for name in names for pattern in literal)
 
 
 def _outermost(session: Session) -> Session:

@@ -20,60 +20,81 @@ if TYPE_CHECKING:
 _STAGE_3_FLAT_BUFFER = "_DeepSpeedZeroOptimizer_Stage3__ipg_bucket_flat_buffer"
 
 
+Key = tuple[object, int | None]
+"""Which buffer of an optimizer: the dtype, or the attribute, and the position in its list."""
+
+
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """One bucket buffer, with the name a report gives it and the short one patterns use."""
+    """The bytes of one bucket buffer, with the name that reports give it.
 
-    tensor: torch.Tensor
+    `tensor` tells a new buffer from an old one at the same address.
+    """
+
+    tensor: weakref.ref[torch.Tensor]
+    begin: int
+    end: int
     name: str
-    alias: str
-
-    @property
-    def begin(self) -> int:
-        """First byte's address."""
-        return int(self.tensor.data_ptr())
-
-    @property
-    def end(self) -> int:
-        """Address behind the last byte."""
-        return self.begin + int(self.tensor.numel() * self.tensor.element_size())
 
     def holds(self, address: int) -> bool:
         """Whether the byte at `address` lies in this buffer."""
         return self.begin <= address < self.end
 
 
-def buffers_of(optimizer: object) -> Iterator[Buffer]:
+def tensors_of(optimizer: object) -> Iterator[tuple[Key, torch.Tensor]]:
     """Yield the buffers that exist now; they are made anew for every backward pass."""
     for index, tensor in enumerate(getattr(optimizer, "ipg_buffer", None) or ()):
-        yield Buffer(tensor, f"ipg_buffer[{index}]", f"ipg_buffer[{index}]")
+        yield ("ipg_buffer", index), tensor
     flat = getattr(optimizer, _STAGE_3_FLAT_BUFFER, None)
     if flat is not None:
-        yield Buffer(flat, "ipg_bucket_flat_buffer", "ipg_buffer[0]")
+        yield (_STAGE_3_FLAT_BUFFER, None), flat
     for dtype, bucket in (getattr(optimizer, "ipg_buckets", None) or {}).items():
-        short = str(dtype).removeprefix("torch.")
         buffer = bucket.buffer
         if isinstance(buffer, (list, tuple)):
             for index, tensor in enumerate(buffer):
-                name = f"ipg_buckets[{short}].buffer[{index}]"
-                yield Buffer(tensor, name, f"ipg_buffer[{index}]")
+                yield (dtype, index), tensor
         elif buffer is not None:
-            yield Buffer(buffer, f"ipg_buckets[{short}].buffer", "ipg_buffer[0]")
+            yield (dtype, None), buffer
+
+
+def names_of_buffer(key: Key) -> tuple[str, str]:
+    """The name that a report gives a buffer, and the short one that patterns use."""
+    owner, index = key
+    alias = f"ipg_buffer[{index or 0}]"
+    if owner == "ipg_buffer":
+        return alias, alias
+    if owner == _STAGE_3_FLAT_BUFFER:
+        return "ipg_bucket_flat_buffer", alias
+    position = "" if index is None else f"[{index}]"
+    return f"ipg_buckets[{str(owner).removeprefix('torch.')}].buffer{position}", alias
 
 
 class BufferNames:
-    """Names each buffer once in its life and remembers which tensors have their name."""
+    """Names each buffer once in its life and remembers which tensors have their name.
+
+    Asked twice for every gradient, so a buffer that has its name costs two look-ups.
+    """
 
     def __init__(self) -> None:
-        self._named: dict[str, weakref.ref[torch.Tensor]] = {}
+        self._named: dict[Key, Buffer] = {}
 
     def name_new(self, optimizer: object) -> list[Buffer]:
         """Name the buffers not seen before; return all that exist now."""
-        buffers = [b for b in buffers_of(optimizer) if b.tensor.is_cuda and b.tensor.numel()]
-        for buffer in buffers:
-            seen = self._named.get(buffer.name)
-            # The weak reference tells a new buffer from the old one at the same address.
-            if seen is None or seen() is not buffer.tensor:
-                self._named[buffer.name] = weakref.ref(buffer.tensor)
-                session.name_region(buffer.begin, buffer.end, buffer.name, aliases=(buffer.alias,))
+        buffers = []
+        for key, tensor in tensors_of(optimizer):
+            buffer = self._named.get(key)
+            if buffer is None or buffer.tensor() is not tensor:
+                if not tensor.is_cuda or not tensor.numel():
+                    continue
+                buffer = _name(key, tensor)
+                self._named[key] = buffer
+            buffers.append(buffer)
         return buffers
+
+
+def _name(key: Key, tensor: torch.Tensor) -> Buffer:
+    name, alias = names_of_buffer(key)
+    begin = int(tensor.data_ptr())
+    end = begin + int(tensor.numel() * tensor.element_size())
+    session.name_region(begin, end, name, aliases=(alias,))
+    return Buffer(weakref.ref(tensor), begin, end, name)

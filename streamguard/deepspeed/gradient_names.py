@@ -55,7 +55,10 @@ _names_of: weakref.WeakKeyDictionary[object, GradientNames] = weakref.WeakKeyDic
 
 def names_of(optimizer: object) -> GradientNames:
     """Return the record of one optimizer, made at first sight."""
-    return _names_of.setdefault(optimizer, GradientNames())
+    names = _names_of.get(optimizer)
+    if names is None:
+        names = _names_of.setdefault(optimizer, GradientNames())
+    return names
 
 
 def naming_reduce(original: Method) -> Method:

@@ -34,15 +34,19 @@ class Run:
 def run(
     output: Path, *command: str, options: tuple[str, ...] = (), devices: int = 1, ranks: int = 1
 ) -> Run:
-    """Run `python command` (under torchrun when there are several ranks) and read the results."""
+    """Run `python command` (under torchrun when there are several ranks) and read the results.
+
+    Without `devices` it runs on the machine's own GPUs.
+    """
     environment = {k: v for k, v in os.environ.items() if not k.startswith("STREAMGUARD")}
     environment |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     python = [sys.executable]
     if ranks > 1:
         python = [str(BIN / "torchrun"), "--standalone", "--nproc_per_node", str(ranks)]
+    virtual = ["--vgpu", str(devices)] if devices else []
     done = subprocess.run(
-        [str(BIN / "streamguard"), "run", "--vgpu", str(devices), "--output", str(output),
-         *options, "--", *python, *command],
+        [str(BIN / "streamguard"), "run", *virtual, "--output", str(output), *options, "--",
+         *python, *command],
         cwd=ROOT, env=environment, capture_output=True, text=True,
     )  # fmt: skip
     text = done.stdout + done.stderr

@@ -1,5 +1,7 @@
 """Programs of the rule tests: started on the virtual GPU in their own processes, values off.
 
+With RULES_GPUS, the number of GPUs, the same tests run there: `make gpu-check`.
+
 A race test gives the racy text and the one call that repairs it, so that both halves differ in
 nothing else.
 """
@@ -14,6 +16,8 @@ import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 RUNNER = Path(__file__).with_name("watched_program.py")
 ROOT = Path(__file__).parents[2]
@@ -93,6 +97,9 @@ class _Started:
 
 
 def _start(file: Path, result: Path, devices: int, environ: dict[str, str]) -> _Started:
+    gpus = os.environ.get("RULES_GPUS")
+    if gpus is not None and devices > int(gpus):
+        pytest.skip(f"needs {devices} GPUs, there are {gpus}")
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("STREAMGUARD")}
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     process = subprocess.Popen(

@@ -5,6 +5,7 @@ Started by `programs.py`: watched_program.py PROGRAM RESULT DEVICES. The program
 """
 
 import json
+import os
 import runpy
 import sys
 from pathlib import Path
@@ -15,7 +16,8 @@ from streamguard.vgpu.load import load
 def main() -> None:
     """Run the program and store findings, announcements, watched accesses and coverage."""
     program, result, devices = sys.argv[1:]
-    load(int(devices))
+    if "RULES_GPUS" not in os.environ:
+        load(int(devices))
     import torch
 
     from streamguard import hooks
