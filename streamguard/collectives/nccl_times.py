@@ -100,12 +100,9 @@ class NcclTimes:
             new = [entry for entry in entries if entry["record_id"] >= self._next_entry]
             for entry, members in _with_members(new):
                 self._give_time(entry, members)
-            blocks = {_block_key(entry) for entry in new if _is_block(entry)}
-            running = [
-                entry
-                for entry in new
-                if not entry["retired"] and (_is_block(entry) or _block_key(entry) not in blocks)
-            ]
+            # Calls of a block never get a time of their own; they are needed until it has one.
+            done = {_block_key(e) for e in new if _is_block(e) and e["retired"]}
+            running = [e for e in new if not e["retired"] and _block_key(e) not in done]
             first_running = min((e["record_id"] for e in running), default=None)
             if new:
                 self._next_entry = (

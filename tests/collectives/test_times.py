@@ -144,9 +144,12 @@ def test_calls_of_a_block_share_its_time() -> None:
         _entry(2, 220, 4.0, **block, input_sizes=[], profiling_name="nccl:coalesced"),
     ]
 
-    found = _times(_Ring(100, 200), entries)
+    running = [*entries[:2], _entry(2, 220, None, **block, input_sizes=[],
+                                    profiling_name="nccl:coalesced")]  # fmt: skip
+    expected = {0: (86_000_000, 88_000_000), 1: (88_000_000, 90_000_000)}
 
-    assert found == {0: (86_000_000, 88_000_000), 1: (88_000_000, 90_000_000)}
+    assert _times(_Ring(100, 200), entries) == expected
+    assert _times(_Ring(100, 200), running[:2], running, entries) == expected
 
 
 def test_a_call_that_was_not_recorded_changes_nothing() -> None:
