@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from streamguard.errors import MissingBuildError, UsageError
-from streamguard.vgpu import autograd_threads, toolkit
+from streamguard.vgpu import program_end, toolkit
 
 _LIBRARIES = Path(__file__).resolve().parent / "lib"
 _handles: dict[str, ctypes.CDLL] = {}
@@ -62,7 +62,7 @@ def load(device_count: int) -> None:
             _handles.clear()
             raise MissingBuildError(path.name, str(error)) from error
     toolkit.provide()
-    atexit.register(autograd_threads.let_them_finish)
+    atexit.register(program_end.finish)
 
 
 def check_built() -> None:

@@ -95,6 +95,7 @@ def with_zero(stage: int, **options: object) -> Callable[[int], torch.Tensor]:
 
     def train(rank: int) -> torch.Tensor:
         import deepspeed
+        from deepspeed.runtime.zero import parameter_offload
 
         bucket = WIDTH * (WIDTH + 1)
         config = {
@@ -125,6 +126,8 @@ def with_zero(stage: int, **options: object) -> Callable[[int], torch.Tensor]:
         with deepspeed.zero.GatheredParameters(list(model.parameters()), enabled=stage == 3):
             vector = _as_vector(losses, model.parameters())
         engine.destroy()
+        # DeepSpeed keeps the model of every stage 3 engine in this list for good.
+        parameter_offload.FWD_MODULE_STACK.clear()
         return vector
 
     return train

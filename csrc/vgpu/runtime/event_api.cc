@@ -1,6 +1,7 @@
 // cudaEvent*.
 #include "api_log.h"
 #include "export.h"
+#include "program_end.h"
 #include "runtime.h"
 
 using namespace streamguard::vgpu;
@@ -58,7 +59,7 @@ cudaError_t record(Lock& lock, Event& event, Stream& stream, unsigned flags) {
 }
 
 bool is_complete(const Event& event) {
-  return event.latest == nullptr || is_reached(event.latest->mark);
+  return event.latest == nullptr || is_reached(event.latest->mark) || has_abandoned_work();
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "api_log.h"
 #include "errors.h"
+#include "program_end.h"
 
 namespace streamguard::vgpu {
 namespace {
@@ -70,7 +71,7 @@ Mark Executor::issue(Lock& lock, Stream& stream, Work work, std::vector<Mark> de
   const Mark mark{&stream, ++stream.issued};
   const uint64_t sequence = next_sequence_++;
   const bool is_wanted = policy_->runs_at_issue(stream, sequence);
-  const bool at_once = is_wanted && !stream.is_held;
+  const bool at_once = is_wanted && !stream.is_held && !has_abandoned_work();
   if (is_wanted && stream.is_held) stream.wanted_later = mark.position;
   if (at_once && unmet.empty() && stream.pending.empty() && is_instant(work)) {
     perform(work);
@@ -187,7 +188,7 @@ void Executor::continue_wanted(Lock& lock) {
 
 bool Executor::advance(Lock& lock, const std::vector<Mark>& targets) {
   assert(lock.owns_lock());
-  if (all_reached(targets)) return true;
+  if (all_reached(targets) || has_abandoned_work()) return true;
   if (turn_taken_) {
     wants_changed_ = wants_changed_ || !wanted_.empty();
     return false;
@@ -291,7 +292,7 @@ void Executor::force(Lock& lock, const std::vector<Mark>& targets) {
   ++host_waits_;
   int attempt = 0;
   // A dead device runs nothing more: the caller answers with its error.
-  while (!all_reached(targets) && sticky_error() == cudaSuccess) {
+  while (!all_reached(targets) && sticky_error() == cudaSuccess && !has_abandoned_work()) {
     last_wait_ = Outcome::kWaiting;
     if (!advance(lock, targets)) {
       turn_changed_.wait(lock);
@@ -315,18 +316,16 @@ bool Executor::restart(Lock& lock, std::unique_ptr<SchedulePolicy> policy) {
   return true;
 }
 
+// Sleeps even at first: a yield on a crowded machine costs the turns of all others, a sleep of any
+// length is followed by this thread's turn.
 void Executor::sleep_unlocked(Lock& lock, int attempt) {
-  constexpr int kSpins = 50;
+  constexpr int kFirst = 50;  // attempts with the shortest sleep
   constexpr int kLongestSleep_us = 500;
   static thread_local const int thread = static_cast<int>(syscall(SYS_gettid));
   waiting_threads_.insert(thread);
   lock.unlock();
-  if (attempt < kSpins) {
-    std::this_thread::yield();
-  } else {
-    std::this_thread::sleep_for(
-        std::chrono::microseconds(std::min(kLongestSleep_us, 10 * (attempt - kSpins + 1))));
-  }
+  std::this_thread::sleep_for(
+      std::chrono::microseconds(std::clamp(10 * (attempt - kFirst), 1, kLongestSleep_us)));
   lock.lock();
   waiting_threads_.erase(thread);
 }

@@ -9,6 +9,7 @@
 #include "fairness.h"
 #include "kernel_registry.h"
 #include "kernel_twins.h"
+#include "program_end.h"
 #include "runtime.h"
 
 using namespace streamguard::vgpu;
@@ -79,6 +80,12 @@ VGPU_API cudaError_t streamguard_vgpu_start_schedule(const char* token) {
     return cudaSuccess;
   });
 }
+
+VGPU_API unsigned long long streamguard_vgpu_finish(long patience_ms) {
+  return finish_queued_work(patience_ms);
+}
+
+VGPU_API int streamguard_vgpu_is_ending() { return is_ending() ? 1 : 0; }
 
 VGPU_API int streamguard_vgpu_stream_count() {
   const Lock lock(runtime().mutex);

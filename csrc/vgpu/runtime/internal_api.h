@@ -19,6 +19,9 @@ const char* streamguard_vgpu_schedule();
 // Runs everything, then starts the schedule `token`: ops and streams are numbered anew, freed
 // memory is forgotten. cudaErrorInvalidValue: no such schedule; cudaErrorNotReady: work remains.
 cudaError_t streamguard_vgpu_start_schedule(const char* token);
+// The program ends: see program_end.h. Answers how many ops are lost.
+unsigned long long streamguard_vgpu_finish(long patience_ms);
+int streamguard_vgpu_is_ending();
 // Streams used under the schedule so far.
 int streamguard_vgpu_stream_count();
 // Writes the pattern of freed memory over bytes of device memory that nobody uses.

@@ -1,16 +1,19 @@
 #include "runtime.h"
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 
 #include "api_log.h"
 #include "fairness.h"
+#include "program_end.h"
 
 namespace streamguard::vgpu {
 namespace {
 
 thread_local int device_of_thread = 0;
 thread_local bool thread_issues = false;
+std::atomic<bool> runtime_is_made{false};
 
 std::unique_ptr<SchedulePolicy> policy_or_exit() {
   std::unique_ptr<SchedulePolicy> policy = make_policy(settings().schedule);
@@ -61,9 +64,15 @@ Runtime::Runtime()
       memory(device_count(), settings().memory_bytes) {}
 
 Runtime& runtime() {
-  static Runtime* const kRuntime = new Runtime;
+  static Runtime* const kRuntime = [] {
+    auto* const made = new Runtime;
+    runtime_is_made = true;
+    return made;
+  }();
   return *kRuntime;
 }
+
+bool has_runtime() { return runtime_is_made; }
 
 int current_device() { return device_of_thread; }
 void set_current_device(int device) { device_of_thread = device; }
@@ -114,6 +123,7 @@ cudaError_t refuse_unsafe_call(Lock&) {
 
 cudaError_t force_all(Lock& lock, const std::vector<Mark>& marks) {
   runtime().executor.force(lock, marks);
+  if (has_abandoned_work() && sticky_error() == cudaSuccess) return cudaErrorCudartUnloading;
   return sticky_error();
 }
 

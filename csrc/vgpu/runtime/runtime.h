@@ -30,6 +30,8 @@ struct Runtime {
 };
 
 Runtime& runtime();
+// Whether any call has made it.
+bool has_runtime();
 
 int current_device();
 void set_current_device(int device);

@@ -1,6 +1,7 @@
 // cudaStream*: creation, waits, queries, host functions.
 #include "api_log.h"
 #include "export.h"
+#include "program_end.h"
 #include "runtime.h"
 
 using namespace streamguard::vgpu;
@@ -142,7 +143,7 @@ VGPU_API cudaError_t cudaStreamQuery(cudaStream_t handle) {
         executor.advance(lock, marks);
       }
     }
-    const bool done = executor.tail_marks(stream).empty();
+    const bool done = executor.tail_marks(stream).empty() || has_abandoned_work();
     if (done) stream.queries = 0;
     log_line("stream_query stream=%d %s", stream.index, done ? "done" : "notready");
     return done ? sticky_error() : cudaErrorNotReady;

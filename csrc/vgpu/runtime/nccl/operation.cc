@@ -60,7 +60,7 @@ Message Group::message_of(const Call& call) const {
 }
 
 int Group::failed_answer() {
-  if (communicator_->is_aborted()) return kDone;
+  if (communicator_->is_aborted() || streamguard_vgpu_is_ending() != 0) return kDone;
   // Stalled, not waiting: the host goes on after issue, and its next wait meets the error.
   if (!communicator_->has_given_up()) return kStalled;
   streamguard_vgpu_set_sticky_error(cudaErrorLaunchFailure);

@@ -109,6 +109,11 @@ PeerWait Communicator::look_at(int peer, const Message& own_message, HasArrived 
     return board_.slot(peer).idleness != 0 ? PeerWait::kStalled : PeerWait::kWaiting;
   }
   if (has_arrived()) return PeerWait::kArrived;
+  if (streamguard_vgpu_is_ending() != 0) {
+    // Both programs have ended: what was still queued is lost, and nobody is there to be told.
+    aborted_ = true;
+    return PeerWait::kWaiting;
+  }
   fail(ncclRemoteError,
        end + ", rank " + std::to_string(rank_) + " waits for it in " + describe(own_message));
   return PeerWait::kWaiting;
