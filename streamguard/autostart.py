@@ -71,14 +71,19 @@ def load_virtual_gpu(devices: int, *, with_values: bool) -> None:
     from streamguard.vgpu.load import load
 
     load(devices)
-    if with_values:
-        after_import("torch", _install_values)
+    after_import("torch", _install_values if with_values else _leave_out_values)
 
 
 def _install_values(_: ModuleType) -> None:
     from streamguard.vgpu.values import install
 
     install()
+
+
+def _leave_out_values(_: ModuleType) -> None:
+    from streamguard.vgpu.values import leave_out
+
+    leave_out()
 
 
 def _repair_reducer(_: ModuleType) -> None:

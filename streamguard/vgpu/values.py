@@ -68,9 +68,9 @@ def install() -> Callable[[], None]:
     """Make every device op of this process compute its values, from now on.
 
     Registers the overrides at the first call; torch's dispatcher cannot give the kernels back, so
-    the returned undo only makes them pass on, and a second call makes them compute again. Does
-    nothing where STREAMGUARD_VGPU_VALUES is 0. Turns off cuDNN and the fused attention kernels,
-    which have no twin, so that torch takes the paths both devices have.
+    the returned undo only makes them pass on, and a second call makes them compute again. Turns off
+    cuDNN and the fused attention kernels, which have no twin, so that torch takes the paths both
+    devices have. Where STREAMGUARD_VGPU_VALUES is 0 it does what `leave_out` does.
 
     Returns:
         Function that turns the values off.
@@ -80,7 +80,7 @@ def install() -> Callable[[], None]:
         RuntimeError: the process has not loaded the virtual GPU.
     """
     if os.environ.get("STREAMGUARD_VGPU_VALUES") == "0":
-        return lambda: None
+        return leave_out()
     extension = _load()
     if not extension.installed_ops():
         _withdraw_python_kernels()
@@ -88,6 +88,19 @@ def install() -> Callable[[], None]:
         atexit.register(_report_lost_error)
     extension.set_active(True)
     return lambda: extension.set_active(False)
+
+
+def leave_out() -> Callable[[], None]:
+    """Prepare torch for a run without values; the undo restores it.
+
+    Turns off cuDNN: its descriptions, sizes and algorithms do not exist here, and torch cannot go
+    on without them.
+    """
+    import torch
+
+    was_enabled = torch._C._get_cudnn_enabled()
+    torch._C._set_cudnn_enabled(False)
+    return lambda: torch._C._set_cudnn_enabled(was_enabled)
 
 
 def coverage() -> Coverage:

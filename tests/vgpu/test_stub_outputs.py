@@ -53,3 +53,58 @@ print([function(*[ctypes.byref(value)] * 5) for _ in range(2)], value.value)
     status = NOT_SUPPORTED[library.partition(".")[0]]
     assert finished.lines == [f"[{status}, {status}] 77"]
     assert finished.errors.count(function) == 1
+
+
+def test_cudnn_refuses_what_a_caller_would_read(run_vgpu: RunVgpu) -> None:
+    """Its version fits torch's; an algorithm, a size, an attribute is "not supported", by name."""
+    code = """
+import ctypes, torch
+value = ctypes.c_size_t(77)
+cudnn = ctypes.CDLL("libcudnn.so.9")
+compiled = torch._C._cudnn.getCompileVersion()
+print(torch.backends.cudnn.version() >= compiled[0] * 10000 + compiled[1] * 100)
+for name in ["cudnnBackendGetAttribute", "cudnnGetRNNWeightSpaceSize"]:
+    print(getattr(cudnn, name)(*[ctypes.byref(value)] * 6), value.value)
+with torch.backends.cudnn.flags(enabled=True):
+    try:
+        torch.nn.Conv2d(2, 2, 3).cuda()(torch.ones(1, 2, 4, 4, device="cuda"))
+    except RuntimeError as error:
+        print(str(error).splitlines()[0])
+"""
+    finished = run_vgpu(code)[0]
+
+    assert finished.lines[:3] == ["True", "3000 77", "3000 77"]
+    assert "NOT_SUPPORTED" in finished.lines[3]
+    assert finished.errors.count("cudnnBackendGetAttribute") == 1
+
+
+def test_networks_run_without_values(run_vgpu: RunVgpu) -> None:
+    """With the values off torch takes paths without cuDNN: convolution, norm, LSTM."""
+    code = """
+import torch
+from torch import nn
+x = torch.ones(2, 4, 8, 8, device="cuda", requires_grad=True)
+nn.Sequential(nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4)).cuda()(x).sum().backward()
+nn.LSTM(4, 5, 2).cuda()(torch.ones(3, 2, 4, device="cuda"))[0].sum().backward()
+torch.cuda.synchronize()
+print(tuple(x.grad.shape))
+"""
+    environment = {"STREAMGUARD_VGPU_VALUES": "0"}
+    finished = run_vgpu(code, values=True, environment=environment)[0]
+
+    assert finished.lines == ["(2, 4, 8, 8)"]
+
+
+def test_nvshmem_is_refused(run_vgpu: RunVgpu) -> None:
+    """No memory, no team, "not initialised", and a status for the rest."""
+    code = """
+import ctypes
+shmem = ctypes.CDLL("libnvshmem_host.so.3")
+shmem.nvshmem_malloc.restype = ctypes.c_void_p
+print(shmem.nvshmem_malloc(64), shmem.nvshmem_team_n_pes(0))
+print(shmem.nvshmemid_init_status(), shmem.nvshmemx_get_uniqueid(None))
+"""
+    finished = run_vgpu(code)[0]
+
+    assert finished.lines == ["None -1", "0 3"]
+    assert finished.errors.count("nvshmem_malloc") == 1

@@ -1,8 +1,9 @@
 """Functions of the stub libraries whose callers read what they write.
 
-A stub that succeeds must not leave such an output unwritten: a size becomes 0, a count or a result
-is refused with the library's own "not supported". Rules are for names, so that a new release needs
-no edit; argument positions are those of NVIDIA's public documentation of each library.
+A stub that succeeds must not leave such an output unwritten: a size becomes 0, a handle, which
+callers only pass on, 1; a count or a result is refused with the library's own "not supported".
+Rules are for names, so that a new release needs no edit; argument positions are those of NVIDIA's
+public documentation of each library.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ class Written:
 
 # The first pattern that matches the whole name counts.
 _WRITTEN: tuple[tuple[str, Written], ...] = (
+    (r"cudnnBackendCreateDescriptor", Written((2,), "unsigned long", 1)),
+    (r"cufftCreate", Written((1,), "int", 1)),
+    (r"(cublas|cudnn|cusolverDn|cusparse|nvrtc)\w*[cC]reate\w*", Written((1,), "unsigned long", 1)),
     (r"cublasGet(Math|Pointer)Mode(_v2)?", Written((2,), "int")),
     (r"cufftXtMakePlanMany", Written((13,), "unsigned long")),
     (r"cusolverDnXpotrf_bufferSize", Written((9, 10), "unsigned long")),
@@ -49,14 +53,21 @@ _WRITTEN: tuple[tuple[str, Written], ...] = (
 )
 
 # By stem of the library: names whose results cannot be made up, and what refusing them answers.
-_REFUSED: dict[str, tuple[str, int]] = {
-    "cublasLt": (r".*GetAttribute", 15),
-    "cufile": (r"cuFile(Read|Write)", -1),
-    "cusolver": (r".*_bufferSize", 9),
-    "cusparse": (r".*_bufferSize(Ext)?|.*Get(Size|Attribute)|.*Nnz|.*Sort.*|.*sort", 10),
-    "cusparseLt": (r".*GetAttribute|.*CompressedSize\d*", 10),
+# The first pattern that matches the whole name counts.
+_REFUSED: dict[str, tuple[tuple[str, int], ...]] = {
+    "cublasLt": ((r".*GetAttribute", 15),),
+    "cudnn": ((r".*Get.*|.*Find.*", 3000),),
+    "cufile": ((r"cuFile(Read|Write)", -1), (r".*", 5001)),
+    "cusolver": ((r".*_bufferSize", 9),),
+    "cusparse": ((r".*_bufferSize(Ext)?|.*Get(Size|Attribute)|.*Nnz|.*Sort.*|.*sort", 10),),
+    "cusparseLt": ((r".*GetAttribute|.*CompressedSize\d*", 10),),
+    # A null pointer, "not initialised", a count that no team has, "not supported".
+    "nvshmem_host": (
+        (r"nvshmem_malloc|nvshmemx?_(mc_)?ptr|nvshmemid_init_status", 0),
+        (r".*_n_pes", -1),
+        (r".*", 3),
+    ),
 }
-_REFUSED_WHOLLY = {"cufile": 5001}
 
 
 def written_by(name: str) -> Written | None:
@@ -71,7 +82,7 @@ def refusal_of(stem: str, name: str) -> int | None:
     """The status with which a function of a library is refused, None if it may succeed."""
     if written_by(name) is not None:
         return None
-    pattern, status = _REFUSED.get(stem, ("(?!)", 0))
-    if re.fullmatch(pattern, name):
-        return status
-    return _REFUSED_WHOLLY.get(stem)
+    for pattern, status in _REFUSED.get(stem, ()):
+        if re.fullmatch(pattern, name):
+            return status
+    return None
