@@ -28,3 +28,22 @@ def test_ranks_are_compared_behind_the_run(variant: str, status: int, tmp_path: 
     if variant == "wrong":
         assert "rank 1: broadcast int32 [8] root 0  at unequal_types.py:15" in result.stderr
     assert result.stderr.count("SUMMARY collectives: 1 calls in 0 steps audited") == 1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("variant", "status"), [("wrong", 66), ("clean", 67)])
+def test_what_ranks_could_not_compare_is_compared_after_them(
+    variant: str, status: int, tmp_path: Path
+) -> None:
+    """Ranks that end by os._exit leave their files: the launcher finds the same there.
+
+    67 says of the twin that its races were not checked: no rank wrote a summary.
+    """
+    launcher = ("torchrun", "--standalone", "--nproc_per_node=2")
+    result = streamguard(
+        "run", "--vgpu", "2", "--", *launcher, str(PROGRAMS / "unequal_types.py"), variant,
+        "abrupt", cwd=tmp_path,
+    )  # fmt: skip
+
+    assert result.returncode == status, result.stderr[-3000:]
+    assert result.stderr.count("SG310") == (1 if variant == "wrong" else 0)
