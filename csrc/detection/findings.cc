@@ -11,33 +11,40 @@ bool FindingStore::is_known_reuse(const core::Race& race) {
   return false;
 }
 
-FindingStore::Finding& FindingStore::find_or_add(const core::Race& race, int64_t step,
+FindingStore::Finding* FindingStore::find_or_add(const core::Race& race, int64_t step,
                                                  bool is_inserted) {
   const Key key{race.kind,         race.domain,        race.first.label,
                 race.second.label, race.first.site,    race.second.site,
                 race.first.stream, race.second.stream, is_inserted};
+  const auto known = by_key_.find(key);
+  if (known != by_key_.end()) return &findings_[static_cast<size_t>(known->second)];
+  if (findings_.size() == kMostFindings) {
+    ++left_out_;
+    return nullptr;
+  }
   const int next = static_cast<int>(findings_.size());
-  const auto [position, is_new] = by_key_.emplace(key, next);
-  if (is_new) findings_.push_back({next, race, step, 0, {}, {}});
-  return findings_[static_cast<size_t>(position->second)];
+  by_key_.emplace(key, next);
+  findings_.push_back({next, race, step, 0, {}, {}});
+  return &findings_.back();
 }
 
 void FindingStore::add(const core::Race& race, int64_t step) {
   if (is_known_reuse(race)) return;
-  ++find_or_add(race, step, false).count;
+  Finding* const finding = find_or_add(race, step, false);
+  if (finding != nullptr) ++finding->count;
 }
 
 std::vector<int> FindingStore::add_inserted_wait(const std::vector<core::Race>& races, int64_t step,
                                                  bool is_awaited_running) {
   std::vector<int> ids;
   for (const core::Race& race : races) {
-    Finding& finding = find_or_add(race, step, true);
+    Finding* const finding = find_or_add(race, step, true);
     // One op that races by several of its accesses waits once.
-    if (std::find(ids.begin(), ids.end(), finding.id) != ids.end()) continue;
-    ids.push_back(finding.id);
-    ++finding.count;
-    if (!finding.inserted) finding.inserted.emplace();
-    if (is_awaited_running) ++finding.inserted->running;
+    if (finding == nullptr || std::find(ids.begin(), ids.end(), finding->id) != ids.end()) continue;
+    ids.push_back(finding->id);
+    ++finding->count;
+    if (!finding->inserted) finding->inserted.emplace();
+    if (is_awaited_running) ++finding->inserted->running;
   }
   return ids;
 }

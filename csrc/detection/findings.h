@@ -36,9 +36,11 @@ struct Tries {
 /// kept: the block was handed out too early once, whoever uses it then.
 ///
 /// Thread safety: none; the detector's mutex serialises all calls.
-/// Memory: bounded by the number of distinct pairs of lines in the program.
+/// Memory: bounded by the number of distinct pairs of lines in the program, and kMostFindings.
 class FindingStore {
  public:
+  static constexpr size_t kMostFindings = 10'000;
+
   struct Finding {
     int id;  // position, from 0
     core::Race race;
@@ -57,6 +59,8 @@ class FindingStore {
   /// The pair is to be tried; without that it has no count of tries.
   void begin_tries(int finding);
   void add_try(int finding, uint64_t compared_bytes, uint64_t changed_bytes);
+  /// Races and inserted waits of pairs beyond the first kMostFindings, which are only counted.
+  uint64_t left_out() const { return left_out_; }
   bool has_unannounced() const { return announced_ < findings_.size(); }
   const std::deque<Finding>& all() const { return findings_; }
 
@@ -67,7 +71,8 @@ class FindingStore {
   using Key = std::tuple<core::Race::Kind, core::Race::Domain, core::LabelId, core::LabelId,
                          core::SiteId, core::SiteId, core::StreamId, core::StreamId, bool>;
 
-  Finding& find_or_add(const core::Race& race, int64_t step, bool is_inserted);
+  // Null, and counted, when the pair is new and the store is full.
+  Finding* find_or_add(const core::Race& race, int64_t step, bool is_inserted);
 
   /// Whether an earlier race said that this access met this block.
   bool is_known_reuse(const core::Race& race);
@@ -79,6 +84,7 @@ class FindingStore {
   std::map<Key, int> by_key_;
   std::deque<Finding> findings_;
   size_t announced_ = 0;
+  uint64_t left_out_ = 0;
 };
 
 }  // namespace streamguard::detection

@@ -73,6 +73,7 @@ py::dict counters_as_dict() {
   std::vector<detection::Stream> streams;
   std::vector<std::string> names;
   size_t regions = 0;
+  uint64_t left_out = 0;
   {
     const Detector::Access state(Detector::get());
     counters = state->counters;
@@ -80,6 +81,7 @@ py::dict counters_as_dict() {
     for (uint32_t i = 0; i < streams.size(); ++i) {
       names.push_back(state->streams.name(core::StreamId{i}));
     }
+    left_out = state->findings.left_out();
     regions = state->engine.counts().allocations;
   }
   py::list stream_list;
@@ -98,6 +100,7 @@ py::dict counters_as_dict() {
   result["waits"] = counters.waits;
   result["records"] = counters.records;
   result["syncs"] = counters.syncs;
+  result["races_left_out"] = left_out;
   result["waits_inserted"] = counters.waits_inserted;
   result["waits_not_inserted"] = counters.waits_not_inserted;
   result["ops_of_other_steps"] = Sampling::get().ops_of_other_steps();
