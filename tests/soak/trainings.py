@@ -6,6 +6,7 @@ vector on the CPU: shape [STEPS + parameters].
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from functools import cache
 
@@ -95,7 +96,6 @@ def with_zero(stage: int, **options: object) -> Callable[[int], torch.Tensor]:
 
     def train(rank: int) -> torch.Tensor:
         import deepspeed
-        from deepspeed.runtime.zero import parameter_offload
 
         bucket = WIDTH * (WIDTH + 1)
         config = {
@@ -126,11 +126,20 @@ def with_zero(stage: int, **options: object) -> Callable[[int], torch.Tensor]:
         with deepspeed.zero.GatheredParameters(list(model.parameters()), enabled=stage == 3):
             vector = _as_vector(losses, model.parameters())
         engine.destroy()
-        # DeepSpeed keeps the model of every stage 3 engine in this list for good.
-        parameter_offload.FWD_MODULE_STACK.clear()
+        _forget_models()
         return vector
 
     return train
+
+
+def _forget_models() -> None:
+    """Let go of the models of stage 3 engines, which DeepSpeed 0.19.8 keeps for good."""
+    from deepspeed.runtime.zero import parameter_offload
+    from deepspeed.runtime.zero.partitioned_param_coordinator import PartitionedParameterCoordinator
+
+    parameter_offload.FWD_MODULE_STACK.clear()
+    cached = PartitionedParameterCoordinator._PartitionedParameterCoordinator__params_to_release
+    inspect.getclosurevars(cached).nonlocals["func"].cache_clear()  # under the NVTX decorator
 
 
 # The optimizer is torch's, on the CPU: DeepSpeed's own is an extension that must be compiled.
