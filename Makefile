@@ -8,7 +8,7 @@ PYTEST = $(RUN)/python -m pytest -q -n auto --dist worksteal
 DEMO_DEEPSPEED = 0.17.2 0.19.8
 TABLE_DEEPSPEED = 0.9.5 0.14.0 0.14.2 0.14.3 0.17.2 0.18.5 0.18.8 0.19.2 0.19.8
 
-.PHONY: demo test test-deepspeed test-frameworks test-long soak mutate-core fuzz sanitize lint format verify-reducer gpu-check bench-hooks bench-engine bench-collectives bench-trace bench-vgpu setup clean help
+.PHONY: demo test test-deepspeed test-frameworks test-long test-triton soak mutate-core fuzz sanitize lint format verify-reducer gpu-check bench-hooks bench-engine bench-collectives bench-trace bench-vgpu setup clean help
 
 help:
 	@echo "make demo            set up, then find the race of DeepSpeed 0.17.2 without a GPU"
@@ -16,6 +16,7 @@ help:
 	@echo "make test-deepspeed  every release and scenario of the table in docs/deepspeed.md"
 	@echo "make test-frameworks 200 steps of transformers, Lightning, DDP, FSDP2, DeepSpeed: no finding"
 	@echo "make test-long       random programs against the oracle, soak runs"
+	@echo "make test-triton     inductor and Triton kernels on the virtual GPU (installs Triton into build/)"
 	@echo "make soak            DDP, FSDP2 and ZeRO on two virtual GPUs, RUNS=200 runs per policy, against the CPU"
 	@echo "make mutate-core     break each rule of the engine in turn; every mutant must be killed"
 	@echo "make fuzz            damaged input for engine, litmus reader and trace reader, FUZZ_INPUTS=1000000 each (clang)"
@@ -49,6 +50,14 @@ test-frameworks:
 
 test-long: setup
 	$(PYTEST) -m long
+
+# Triton as torch's own metadata names it, in a folder of its own: nothing else is to need it.
+TRITON = $$($(RUN)/python -c 'from importlib.metadata import requires; \
+	print(next(r.split(";")[0] for r in requires("torch") if r.startswith("triton")))')
+test-triton: setup
+	test -d build/triton/triton || $(RUN)/pip install -q --no-deps --target build/triton "$(TRITON)"
+	PYTHONPATH=build/triton $(RUN)/python -m pytest -q -m "long or not long" \
+		tests/vgpu/test_inductor.py tests/rules/test_triton_launches.py
 
 RUNS = 200
 soak: setup

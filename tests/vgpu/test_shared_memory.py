@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
 from conftest import RunVgpu
 
 _NCCL = "from raw_cuda import *\nfrom raw_nccl import *\n"
@@ -69,3 +73,35 @@ print(nccl.ncclCommInitRank(ctypes.byref(comm), 1, unique_id, 0), bool(comm.valu
 
     ncclSystemError = 2  # noqa: N806 # NCCL's name
     assert (refused.lines, joined.lines) == ([f"{ncclSystemError} False"], ["0 True"])
+
+
+_TWO_RANKS = """
+import os, torch
+from torch import distributed as dist
+rank, own = int(os.environ["RANK"]), {value}
+torch.cuda.set_device(rank)
+dist.init_process_group("nccl", device_id=torch.device("cuda", rank))
+x = torch.full((4,), own * (rank + 1), device="cuda")
+if rank == 0:
+    for path, mode in {meetings}:
+        open(path, mode).close()  # returns when the other run has opened it too
+dist.all_reduce(x)
+print(x.tolist())
+dist.destroy_process_group()
+"""
+
+
+def test_two_runs_at_once_do_not_meet(run_vgpu: RunVgpu, tmp_path: Path) -> None:
+    """Two pairs of ranks hold their communicators at the same time: each sums its own values."""
+    there, back = (str(tmp_path / name) for name in ("there", "back"))
+    os.mkfifo(there)
+    os.mkfifo(back)
+    programs = [
+        _TWO_RANKS.format(value=1.0, meetings=[(there, "w"), (back, "r")]),
+        _TWO_RANKS.format(value=10.0, meetings=[(there, "r"), (back, "w")]),
+    ]
+    with ThreadPoolExecutor() as threads:
+        runs = list(threads.map(lambda code: run_vgpu(code, ranks=2, values=True), programs))
+
+    sums = [[rank.lines for rank in run] for run in runs]
+    assert sums == [[["[3.0, 3.0, 3.0, 3.0]"]] * 2, [["[30.0, 30.0, 30.0, 30.0]"]] * 2]
