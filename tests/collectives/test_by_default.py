@@ -26,7 +26,7 @@ def test_ranks_are_compared_behind_the_run(variant: str, status: int, tmp_path: 
     assert result.returncode == status, result.stderr[-3000:]
     assert result.stderr.count("SG310") == (1 if variant == "wrong" else 0)
     if variant == "wrong":
-        assert "rank 1: broadcast int32 [8] root 0  at unequal_types.py:15" in result.stderr
+        assert "rank 1: broadcast int32 [8] root 0  at unequal_types.py:16" in result.stderr
     assert result.stderr.count("SUMMARY collectives: 1 calls in 0 steps audited") == 1
 
 
