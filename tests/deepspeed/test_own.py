@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -86,19 +87,22 @@ def facts(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name: result[name] for name in COMPARED} for result in results]
 
 
+@cache
+def without_overlap(jobs: Jobs, name: str) -> list[dict[str, Any]]:
+    """What DeepSpeed's own reducer computes on one stream."""
+    # With several groups the own reducer has one norm, as the repair has; see docs/deepspeed.md.
+    reference = "repair" if name == "groups" else None
+    return facts(trained(jobs, **CASES[name], reducer=reference))
+
+
 @pytest.mark.parametrize(("name", "schedule"), runs())
 def test_deepspeed_trains_bit_by_bit_as_without_overlap(
     jobs: Jobs, name: str, schedule: str
 ) -> None:
     """Two producers and overlap change no loss, norm, parameter, master or loss scale."""
-    case = CASES[name]
-    # With several groups the own reducer has one norm, as the repair has; see docs/deepspeed.md.
-    reference = "repair" if name == "groups" else None
+    results = trained(jobs, schedule, **CASES[name], reducer="own", watch=True)
 
-    expected = trained(jobs, **case, reducer=reference)
-    results = trained(jobs, schedule, **case, reducer="own", watch=True)
-
-    assert facts(results) == facts(expected)
+    assert facts(results) == without_overlap(jobs, name)
     for result in results:
         assert result["findings"] == []
         assert result["coverage"]["opaque_launches"] == 0
