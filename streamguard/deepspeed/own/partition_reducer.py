@@ -37,7 +37,6 @@ class Optimizer(Protocol):
     overlap_comm: bool
     reduce_scatter: bool
     reduce_bucket_size: int
-    gradient_average: bool
     postscale_gradients: bool
     gradient_predivide_factor: float
     gradient_accumulation_dtype: torch.dtype
@@ -251,7 +250,7 @@ def _scaling(optimizer: Optimizer, ranks: int) -> tuple[float, float]:
 
     As DeepSpeed does it, so that the rounding is the same.
     """
-    if not optimizer.gradient_average:
+    if not getattr(optimizer, "gradient_average", True):  # a setting from 0.19.3 on
         return 1.0, 1.0
     if optimizer.reduce_scatter or not optimizer.postscale_gradients:
         return float(ranks), 1.0
