@@ -38,5 +38,5 @@ digest = hashlib.sha256()
 for gradient in gradients:
     digest.update(gradient.contiguous().view(torch.uint8).cpu().numpy().tobytes())
 rank = os.environ["RANK"]
-# One write: the ranks share the pipe.
-os.write(1, f"gradients of rank {rank}: {len(gradients)} {digest.hexdigest()}\n".encode())
+# One write, on a line of its own: the ranks share the pipe, with whoever has not ended a line.
+os.write(1, f"\ngradients of rank {rank}: {len(gradients)} {digest.hexdigest()}\n".encode())
