@@ -8,6 +8,7 @@
 
 #include "core/name_table.h"
 #include "detection/asynchronous_works.h"
+#include "detection/early_frees.h"
 #include "detection/findings.h"
 #include "detection/labels.h"
 #include "detection/streams.h"
@@ -47,6 +48,7 @@ struct DetectorState {
   FindingStore findings;
   WatchLog watch_log;
   AsynchronousWorks works;
+  EarlyFrees early_frees;
   std::unordered_set<uint64_t> graph_blocks;  // addresses of blocks that captures allocated
   Counters counters;
   int64_t step = -1;

@@ -53,12 +53,38 @@ void order_reuse(const ThreadState& thread, core::AllocationId block, core::Byte
   if (confirmer.is_active()) confirmer.before_new_block(thread, stream, block, bytes, info);
 }
 
-void note_free(detection::DetectorState& state, core::HostThreadId thread, core::ByteRange bytes) {
+// SG101. Called before the block is freed; it is told of only if the free completes at once, since
+// otherwise the allocator waits for the streams.
+void note_unordered(detection::DetectorState& state, ThreadState& thread, core::ByteRange bytes,
+                    const TraceEntry& entry) {
+  thread.unordered_at_free.clear();
+  const auto owner = state.streams.find(entry.device_, reinterpret_cast<uint64_t>(entry.stream_));
+  const core::AllocationId block = state.engine.allocation_at(bytes.begin);
+  if (!owner || block == core::kNoAllocation || !state.engine.is_live(block)) return;
+  thread.owner_at_free = *owner;
+  const core::Access reuse{core::Region::of_range(bytes), core::AccessKind::kWrite};
+  const core::OpInfo info{state.free_label, core::SiteId{0}};
+  for (const core::Race& race : state.engine.foresee_launch(thread.id, *owner, {&reuse, 1}, info)) {
+    if (race.first.allocation == block) thread.unordered_at_free.push_back(race.first);
+  }
+}
+
+void tell_early_free(detection::DetectorState& state, ThreadState& thread) {
+  for (const core::AccessRecord& access : thread.unordered_at_free) {
+    state.early_frees.add(access, thread.owner_at_free, state.step);
+  }
+  thread.unordered_at_free.clear();
+}
+
+void note_free(detection::DetectorState& state, ThreadState& thread, core::ByteRange bytes) {
   state.end_watches(bytes);
   const core::AllocationId block = state.engine.allocation_at(bytes.begin);
   if (block == core::kNoAllocation || !state.engine.is_live(block)) return;
-  state.engine.free(thread, block, {state.free_label, core::SiteId{0}});
-  if (state.works.take_kept_until_end(block)) state.engine.forget(bytes);
+  state.engine.free(thread.id, block, {state.free_label, core::SiteId{0}});
+  if (state.works.take_kept_until_end(block)) {
+    thread.unordered_at_free.clear();
+    state.engine.forget(bytes);
+  }
 }
 
 // Called with the allocator's lock held: no c10 or Python call in here, and of CUDA's only those
@@ -83,11 +109,17 @@ void on_entry(const TraceEntry& entry) {
   const Detector::Access state(detector);
   switch (entry.action_) {
     case TraceEntry::FREE_REQUESTED:
-      if (!state->graph_blocks.contains(bytes.begin)) note_free(*state, thread.id, bytes);
+      if (!state->graph_blocks.contains(bytes.begin)) {
+        note_unordered(*state, thread, bytes, entry);
+        note_free(*state, thread, bytes);
+      }
       thread.freed_just_now = entry.addr_;
       break;
     case TraceEntry::FREE_COMPLETED:
-      if (state->graph_blocks.erase(bytes.begin) == 0 && !is_completed_at_once) {
+      if (state->graph_blocks.erase(bytes.begin) != 0) break;
+      if (is_completed_at_once) {
+        tell_early_free(*state, thread);
+      } else {
         state->engine.forget(bytes);
       }
       break;

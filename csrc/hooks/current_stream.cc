@@ -67,6 +67,11 @@ core::StreamId stream_of_torch(const c10::Stream& stream) {
   return found;
 }
 
+void forget_streams_of_this_thread() {
+  streams_by_handle = {};
+  streams_by_torch_id = {};
+}
+
 core::StreamId current_stream(c10::DeviceIndex device) {
   return stream_of_torch(c10::cuda::getCurrentCUDAStream(device).unwrap());
 }

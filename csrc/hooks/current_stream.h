@@ -20,6 +20,9 @@ core::StreamId stream_of_torch(const c10::Stream& stream);
 /// The stream that torch launches on now, on `device`.
 core::StreamId current_stream(c10::DeviceIndex device);
 
+/// Lets this thread ask the detector anew for every stream.
+void forget_streams_of_this_thread();
+
 /// The calling thread's current CUDA device.
 c10::DeviceIndex current_device();
 

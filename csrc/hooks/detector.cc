@@ -21,6 +21,18 @@ std::vector<int> Detector::take_unannounced() {
   return access->take_unannounced();
 }
 
+void Detector::begin_anew() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  auto state = std::make_unique<detection::DetectorState>();
+  state->labels = std::move(state_->labels);
+  state->free_label = state_->free_label;
+  state_ = std::move(state);
+  recorder_.reset();
+  spare_chunk_ = {};
+  labels_taken_ = 0;
+  has_news_.store(false, std::memory_order_release);
+}
+
 void Detector::start_recording() {
   auto recorder = std::make_unique<trace::Recorder>();
   const std::lock_guard<std::mutex> lock(mutex_);

@@ -45,6 +45,12 @@ class Detector {
 
   StackTable& stacks() { return stacks_; }
 
+  /// For the thread that forks, around the fork. REQUIRES of `begin_anew`: there is one thread.
+  void lock_for_fork() { mutex_.lock(); }
+  void unlock_after_fork() { mutex_.unlock(); }
+  /// Forgets everything but the labels, whose numbers the observers keep.
+  void begin_anew();
+
   /// From now on every call is recorded, until `stop_recording`.
   void start_recording();
   void stop_recording();

@@ -1,5 +1,4 @@
 // streamguard._hooks: streamguard/_hooks.pyi says what each function does.
-#include <pthread.h>
 #include <pybind11/functional.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
@@ -14,6 +13,7 @@
 #include "hooks/current_stream.h"
 #include "hooks/detector.h"
 #include "hooks/enforcer.h"
+#include "hooks/forked_child.h"
 #include "hooks/gpu_trace.h"
 #include "hooks/graphs.h"
 #include "hooks/observer.h"
@@ -27,13 +27,6 @@ namespace py = pybind11;
 
 namespace streamguard::hooks {
 namespace {
-
-// A forked child has our locks as they were, and no CUDA: it must not watch.
-void deactivate_in_child() {
-  Detector::get().set_active(false);
-  Enforcer::get().stop();
-  Confirmer::get().stop_in_child();
-}
 
 void confirm(const std::string& probes) { Confirmer::get().start(probes); }
 
@@ -108,10 +101,19 @@ void stream_completed(int device, uint64_t handle) {
   Detector::Access(Detector::get())->engine.stream_completed(thread, stream);
 }
 
+void activate() { Detector::get().set_active(true); }
+
 bool is_active() { return Detector::get().is_active(); }
 
-void enter_declared() { ++this_thread().declared_depth; }
-void leave_declared() { --this_thread().declared_depth; }
+uint64_t enter_declared() {
+  ++this_thread().declared_depth;
+  return this_thread().declared_work;
+}
+
+uint64_t leave_declared() {
+  --this_thread().declared_depth;
+  return this_thread().declared_work;
+}
 
 void forget_last_record() { this_thread().last_record = 0; }
 
@@ -174,14 +176,17 @@ void sample(uint64_t every, std::vector<std::string> streams) {
 
 PYBIND11_MODULE(_hooks, module) {
   using namespace streamguard::hooks;
-  pthread_atfork(nullptr, nullptr, &deactivate_in_child);
+  follow_forks();
   module.attr("BUILT_FOR_TORCH") = STREAMGUARD_TORCH_VERSION;
   module.def("install_observers", &install_observers);
   module.def("attach_allocator_trace", &attach_allocator_trace);
   module.def("is_allocator_traced", &is_allocator_traced);
   module.def("unobserved_kernels", &unobserved_kernels);
+  module.def("registration_count", &registration_count);
   module.def("start", &start, py::arg("stack_depth"), py::arg("sink"));
   module.def("stop", &stop);
+  module.def("begin_anew_in_child", &begin_anew_in_child);
+  module.def("activate", &activate);
   module.def("sample", &sample, py::arg("every"), py::arg("streams"));
   module.def("enforce", &enforce, py::arg("only"), py::arg("is_timed"));
   module.def("confirm", &confirm, py::arg("probes"));
@@ -189,6 +194,7 @@ PYBIND11_MODULE(_hooks, module) {
   module.def("finding", &finding_as_dict, py::arg("finding_id"));
   module.def("findings", &findings_as_list);
   module.def("watched", &watched_as_list);
+  module.def("early_frees", &early_frees_as_list);
   module.def("counters", &counters_as_dict);
   module.def("name_region", &name_region, py::arg("begin"), py::arg("end"), py::arg("name"),
              py::arg("since_op"));

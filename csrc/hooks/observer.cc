@@ -4,6 +4,7 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <memory>
 #include <string>
@@ -15,11 +16,16 @@
 namespace streamguard::hooks {
 namespace {
 
+constexpr c10::DispatchKey kObservedKeys[] = {
+    c10::DispatchKey::CUDA,          c10::DispatchKey::CPU,
+    c10::DispatchKey::SparseCUDA,    c10::DispatchKey::SparseCsrCUDA,
+    c10::DispatchKey::QuantizedCUDA, c10::DispatchKey::NestedTensorCUDA,
+};
+
 // Guarded by the GIL. Never destroyed: a Library that goes away restores the kernels beneath it.
 struct Registrations {
   std::map<std::pair<std::string, c10::DispatchKey>, std::unique_ptr<torch::Library>> libraries;
-  std::unordered_set<std::string> observed_on_cuda;
-  std::unordered_set<std::string> observed_on_cpu;
+  std::map<c10::DispatchKey, std::unordered_set<std::string>> observed;
 };
 
 Registrations& registrations() {
@@ -73,16 +79,32 @@ std::unique_ptr<KernelObserver> make_cpu_observer(OpSchema schema, c10::KernelFu
   return make_host_observer(std::move(schema), std::move(kernel));
 }
 
+// Sparse, nested and quantized tensors: a kernel of theirs launches by itself, on their parts. But
+// it copies part by part with copy_, which knows what becomes of the host's side.
+std::unique_ptr<KernelObserver> make_parts_observer(OpSchema schema, c10::KernelFunction kernel) {
+  const bool is_watched = schema.op_class == OpClass::kKernel && touches_tensors(schema) &&
+                          schema.name != "aten::_to_copy" &&
+                          schema.name != "aten::copy_sparse_to_sparse_";
+  if (!is_watched) return nullptr;
+  return std::make_unique<KernelObserver>(std::move(schema), std::move(kernel));
+}
+
+std::unique_ptr<KernelObserver> make_observer(const c10::OperatorHandle& op, c10::DispatchKey key,
+                                              OpSchema schema, c10::KernelFunction kernel) {
+  if (key == c10::DispatchKey::CUDA) {
+    return make_device_observer(op, std::move(schema), std::move(kernel));
+  }
+  if (key == c10::DispatchKey::CPU) return make_cpu_observer(std::move(schema), std::move(kernel));
+  return make_parts_observer(std::move(schema), std::move(kernel));
+}
+
 bool install_one(const c10::OperatorHandle& op, c10::DispatchKey key) {
   Registrations& all = registrations();
-  auto& observed = key == c10::DispatchKey::CUDA ? all.observed_on_cuda : all.observed_on_cpu;
   const std::string name = full_name(op.operator_name());
-  if (!has_own_kernel(op, key) || !observed.insert(name).second) return false;
+  if (!has_own_kernel(op, key) || !all.observed[key].insert(name).second) return false;
   c10::KernelFunction kernel = op.getComputedKernelForDispatchKey(key).kernelFunction();
   OpSchema schema = describe(op);
-  std::unique_ptr<KernelObserver> observer =
-      key == c10::DispatchKey::CUDA ? make_device_observer(op, std::move(schema), std::move(kernel))
-                                    : make_cpu_observer(std::move(schema), std::move(kernel));
+  std::unique_ptr<KernelObserver> observer = make_observer(op, key, std::move(schema), kernel);
   if (observer == nullptr) return false;
   const size_t colons = name.find("::");
   const std::string library_name = name.substr(0, colons);
@@ -97,24 +119,45 @@ bool install_one(const c10::OperatorHandle& op, c10::DispatchKey key) {
   return true;
 }
 
+std::atomic<uint64_t> operators_registered{0};
+
+class CountingListener final : public c10::OpRegistrationListener {
+ public:
+  void onOperatorRegistered(const c10::OperatorHandle&) override {
+    operators_registered.fetch_add(1, std::memory_order_relaxed);
+  }
+  void onOperatorDeregistered(const c10::OperatorHandle&) override {}
+};
+
+// Never destroyed, as the registrations.
+void count_registrations() {
+  static const auto* listening = std::make_unique<c10::RegistrationHandleRAII>(
+                                     c10::Dispatcher::singleton().addRegistrationListener(
+                                         std::make_unique<CountingListener>()))
+                                     .release();
+  (void)listening;
+}
+
 }  // namespace
 
+uint64_t registration_count() { return operators_registered.load(std::memory_order_relaxed); }
+
 size_t install_observers() {
+  count_registrations();
   size_t count = 0;
   for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
     const auto op = c10::Dispatcher::singleton().findSchema(name);
     if (!op) continue;
-    count += install_one(*op, c10::DispatchKey::CUDA);
-    count += install_one(*op, c10::DispatchKey::CPU);
+    for (const c10::DispatchKey key : kObservedKeys) count += install_one(*op, key);
   }
   return count;
 }
 
 std::vector<std::string> unobserved_kernels() {
   std::vector<std::string> names;
-  const Registrations& all = registrations();
+  const auto& observed = registrations().observed[c10::DispatchKey::CUDA];
   for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
-    if (all.observed_on_cuda.contains(full_name(name))) continue;
+    if (observed.contains(full_name(name))) continue;
     const auto op = c10::Dispatcher::singleton().findSchema(name);
     if (op && has_own_kernel(*op, c10::DispatchKey::CUDA) && is_native(*op)) {
       names.push_back(full_name(name));

@@ -27,8 +27,12 @@ struct OpSchema {
   OpClass op_class;
   c10::SmallVector<ArgumentUse, 8> arguments;
   c10::SmallVector<ArgumentUse, 4> returns;  // kWrite where tensors come back, fresh or written
+  bool is_in_place = false;                  // some argument is written
 };
 
 OpSchema describe(const c10::OperatorHandle& op);
+
+/// Whether the op writes a tensor or returns one; the others only ask for a number.
+bool touches_tensors(const OpSchema& schema);
 
 }  // namespace streamguard::hooks

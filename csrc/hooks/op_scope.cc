@@ -9,6 +9,7 @@
 #include "hooks/op_site.h"
 #include "hooks/regions.h"
 #include "hooks/sampling.h"
+#include "hooks/tensor_parts.h"
 
 namespace streamguard::hooks {
 namespace {
@@ -34,6 +35,19 @@ OpScope::~OpScope() {
 
 void OpScope::add_tensor(const at::Tensor& tensor, core::AccessKind kind) {
   if (!tensor.defined() || !tensor.is_cuda()) return;
+  if (is_made_of_parts(tensor)) {
+    const TensorParts parts = parts_of(tensor);
+    // An op that changes a sparse tensor in place may put new parts in the place of the old ones:
+    // those are read then, and must not be freed before their access is placed.
+    held_.append(parts.indices.begin(), parts.indices.end());
+    held_.append(parts.values.begin(), parts.values.end());
+    const bool is_nested = parts.indices.empty();
+    for (const at::Tensor& part : parts.indices) add_tensor(part, core::AccessKind::kRead);
+    for (const at::Tensor& part : parts.values) {
+      add_tensor(part, is_nested ? kind : core::AccessKind::kRead);
+    }
+    return;
+  }
   const size_t before = thread_.accesses.size();
   if (!append_regions(tensor, kind, thread_.accesses)) {
     ++Detector::Access(Detector::get())->counters.truncated_tensors;
@@ -78,17 +92,36 @@ void OpScope::add_arguments(const OpSchema& schema, const torch::jit::Stack& sta
   }
 }
 
-void OpScope::add_result(const c10::IValue& value) {
+void OpScope::add_result(const c10::IValue& value, bool is_written_in_place) {
   if (!value.isTensor()) {
     if (value.isList()) {
-      for (const c10::IValue& element : value.toListRef()) add_result(element);
+      for (const c10::IValue& element : value.toListRef()) {
+        add_result(element, is_written_in_place);
+      }
     }
     return;
   }
   // An in-place op returns what it was given, and some kernels hand an input through without saying
   // so in their schema: those bytes stand in the list already, as what the op really did.
+  const at::Tensor& tensor = value.toTensor();
+  if (!tensor.defined() || !is_made_of_parts(tensor)) {
+    add_result_bytes(tensor);
+    return;
+  }
+  const TensorParts parts = parts_of(tensor);
+  for (const at::Tensor& part : parts.indices) add_result_bytes(part);
+  for (const at::Tensor& part : parts.values) {
+    if (is_written_in_place && !parts.indices.empty()) {
+      add_tensor(part, core::AccessKind::kWrite);
+    } else {
+      add_result_bytes(part);
+    }
+  }
+}
+
+void OpScope::add_result_bytes(const at::Tensor& tensor) {
   const size_t before = thread_.accesses.size();
-  add_tensor(value.toTensor(), core::AccessKind::kWrite);
+  add_tensor(tensor, core::AccessKind::kWrite);
   if (before > kMaxComparedAccesses) return;
   for (size_t added = before; added < thread_.accesses.size(); ++added) {
     const core::Region& region = thread_.accesses[added].region;
@@ -105,7 +138,7 @@ void OpScope::add_results(const OpSchema& schema, const torch::jit::Stack& stack
   if (is_placed_) return;
   const auto results = torch::jit::last(stack, schema.returns.size());
   for (size_t i = 0; i < results.size(); ++i) {
-    if (schema.returns[i] == ArgumentUse::kWrite) add_result(results[i]);
+    if (schema.returns[i] == ArgumentUse::kWrite) add_result(results[i], schema.is_in_place);
   }
 }
 

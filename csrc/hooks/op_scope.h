@@ -85,7 +85,8 @@ class OpScope {
   };
 
   void add_tensor(const at::Tensor& tensor, core::AccessKind kind);
-  void add_result(const c10::IValue& value);
+  void add_result(const c10::IValue& value, bool is_written_in_place);
+  void add_result_bytes(const at::Tensor& tensor);
   /// Keeps `value` alive until the accesses are placed, if this stack is its only owner.
   void hold(const c10::IValue& value);
   /// Calls visit(stream, accesses) for each device, with the current stream there.

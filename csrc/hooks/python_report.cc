@@ -54,6 +54,41 @@ py::list findings_as_list() {
   return result;
 }
 
+py::list early_frees_as_list() {
+  struct Facts {
+    std::string op, stream, owner;
+    bool is_write;
+    core::SiteId site;
+    int64_t step;
+    uint64_t count;
+  };
+  std::vector<Facts> all;
+  {
+    const Detector::Access state(Detector::get());
+    for (const detection::EarlyFrees::EarlyFree& freed : state->early_frees.all()) {
+      all.push_back({state->labels.get(freed.access.label).op,
+                     state->streams.name(freed.access.stream), state->streams.name(freed.owner),
+                     freed.access.kind == core::AccessKind::kWrite, freed.access.site, freed.step,
+                     freed.count});
+    }
+  }
+  py::list result;
+  for (const Facts& facts : all) {
+    py::dict item;
+    item["op"] = facts.op;
+    item["access"] = facts.is_write ? "write" : "read";
+    item["stream"] = facts.stream;
+    item["owner"] = facts.owner;
+    // An op of autograd's own thread has no frames but those of its forward op.
+    const auto own = static_cast<StackId>(facts.site.value);
+    item["frames"] = frames_of(own != 0 ? own : static_cast<StackId>(facts.site.value >> 32));
+    item["step"] = facts.step < 0 ? py::object(py::none()) : py::object(py::int_(facts.step));
+    item["count"] = facts.count;
+    result.append(std::move(item));
+  }
+  return result;
+}
+
 py::list watched_as_list() {
   std::vector<detection::WatchedFacts> facts;
   {

@@ -12,6 +12,7 @@ namespace streamguard::hooks {
 pybind11::dict finding_as_dict(int id);
 pybind11::list findings_as_list();
 pybind11::list watched_as_list();
+pybind11::list early_frees_as_list();
 pybind11::dict counters_as_dict();
 
 }  // namespace streamguard::hooks

@@ -44,8 +44,11 @@ KernelNames& opaque_kernels() {
 
 bool is_active() { return Detector::get().is_active() && !is_own_call(); }
 
-bool is_inside_op(const ThreadState& thread) {
-  return thread.scope != nullptr || thread.declared_depth > 0;
+bool is_inside_op(ThreadState& thread) {
+  if (thread.scope != nullptr) return true;
+  if (thread.declared_depth == 0) return false;
+  ++thread.declared_work;
+  return true;
 }
 
 void launched(const void* kernel, bool is_handle, void*) {
@@ -177,6 +180,8 @@ void note_told_query(uint64_t handle) {
   newest_done_query = UINT64_MAX;
   done_queries.fetch_sub(1, std::memory_order_relaxed);
 }
+
+std::mutex& opaque_kernels_mutex() { return opaque_kernels().mutex; }
 
 RuntimeCounts runtime_counts() {
   RuntimeCounts counts{is_attached.load(),    launches.load(),         copies.load(),

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <mutex>
 #include <string>
 
 namespace streamguard::hooks {
@@ -25,6 +26,9 @@ void attach_runtime();
 void detach_runtime();
 
 RuntimeCounts runtime_counts();
+
+/// Held by nobody who takes another lock; for the thread that forks.
+std::mutex& opaque_kernels_mutex();
 
 // torch traces a record or a wait that the interposer has counted already.
 void note_traced_record();

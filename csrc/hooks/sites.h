@@ -38,6 +38,10 @@ class StackTable {
   /// The calling thread's Python stack. REQUIRES: no lock of ours is held.
   StackId capture();
 
+  /// For the thread that forks, around the fork.
+  void lock_for_fork() { mutex_.lock(); }
+  void unlock_after_fork() { mutex_.unlock(); }
+
   /// Stacks so far; their ids are 1 to `size()`.
   size_t size() const;
 

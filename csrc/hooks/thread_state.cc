@@ -21,4 +21,6 @@ ThreadState& this_thread() {
   return *state_of_this_thread;
 }
 
+void forget_this_thread() { state_of_this_thread = nullptr; }
+
 }  // namespace streamguard::hooks

@@ -6,7 +6,7 @@ does not import torch.
 
 from __future__ import annotations
 
-from streamguard.hooks.install import Enforcing, Sampling, Sink, install
+from streamguard.hooks.install import Enforcing, Sampling, Sink, begin_anew_in_child, install
 from streamguard.hooks.naming import (
     current_op,
     listen_to_names,
@@ -16,15 +16,25 @@ from streamguard.hooks.naming import (
     set_step,
     watch,
 )
-from streamguard.hooks.results import coverage, devices, finding, findings, flush, watched
+from streamguard.hooks.results import (
+    coverage,
+    devices,
+    early_frees,
+    finding,
+    findings,
+    flush,
+    watched,
+)
 
 __all__ = [
     "Enforcing",
     "Sampling",
     "Sink",
+    "begin_anew_in_child",
     "coverage",
     "current_op",
     "devices",
+    "early_frees",
     "finding",
     "findings",
     "flush",

@@ -90,10 +90,7 @@ def install(
     looked_at = sampling or Sampling()
     _hooks.sample(looked_at.every, list(looked_at.streams))
     _hooks.start(STACK_DEPTH[stacks], sink)
-    if enforcing is not None:
-        _hooks.enforce(list(enforcing.only), enforcing.is_timed)
-    if confirming:
-        _hooks.confirm(str(PROBES) if PROBES.is_file() else "")
+    _act(enforcing, confirming=confirming)
     # Before CUDA is initialised there is no allocator to attach to; torch calls this right after.
     torch.cuda._lazy_call(_hooks.attach_allocator_trace)
     restore_patches = install_patches()
@@ -103,6 +100,28 @@ def install(
         _hooks.stop()
 
     return undo
+
+
+def begin_anew_in_child(
+    enforcing: Enforcing | None, prepare: Callable[[], None], *, confirming: bool
+) -> None:
+    """In a forked child: watch it as if it had just started; see `Session.begin_anew_in_child`."""
+    from streamguard import _hooks
+
+    _hooks.begin_anew_in_child()
+    prepare()
+    _hooks.activate()
+    _act(enforcing, confirming=confirming)
+
+
+def _act(enforcing: Enforcing | None, *, confirming: bool) -> None:
+    """Start what does more than watch."""
+    from streamguard import _hooks
+
+    if enforcing is not None:
+        _hooks.enforce(list(enforcing.only), enforcing.is_timed)
+    if confirming:
+        _hooks.confirm(str(PROBES) if PROBES.is_file() else "")
 
 
 def check_allocator(backend: str, environ: Mapping[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""What torch does without telling GPUTrace: completions the host learns of, and CUDA graphs."""
+"""What torch does without telling GPUTrace: completions the host learns of, CUDA graphs, others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ import torch
 import torch.distributed
 
 from streamguard import _hooks
+from streamguard.hooks.custom_ops import custom_op_patches
 from streamguard.hooks.graphs import graph_patches
+from streamguard.hooks.late_operators import late_operator_patches
+from streamguard.hooks.peer_memory import peer_memory_patches
 from streamguard.hooks.triton_launches import triton_patches
 from streamguard.patching import Method, Undo, wrap_method
 
@@ -28,8 +31,11 @@ def install_patches() -> Undo:
         wrap_method(torch.cuda.Event, "query", _telling_event),
         wrap_method(torch.cuda.Stream, "query", _telling_stream),
         *graph_patches(),
+        *custom_op_patches(),
+        *late_operator_patches(),
     ]
-    undo_triton = triton_patches()
+    # These grow when a module is imported later.
+    growing = [triton_patches(), peer_memory_patches()]
     if torch.distributed.is_available():
         work = torch.distributed.Work
         group = torch.distributed.ProcessGroup
@@ -40,8 +46,9 @@ def install_patches() -> Undo:
         ]
 
     def undo_all() -> None:
-        for restore in (*reversed(undo), *reversed(undo_triton)):
-            restore()
+        for patches in (undo, *growing):
+            for restore in reversed(patches):
+                restore()
 
     return undo_all
 

@@ -37,6 +37,13 @@ def watched() -> list[dict[str, object]]:
     return _hooks.watched()
 
 
+def early_frees() -> list[dict[str, object]]:
+    """Return the kinds of blocks freed while another stream still used them (SG101)."""
+    from streamguard import _hooks
+
+    return _hooks.early_frees()
+
+
 def flush() -> None:
     """Announce findings that no op has announced yet (those made inside a driver callback)."""
     from streamguard import _hooks
@@ -63,8 +70,11 @@ def coverage() -> dict[str, object]:
     import torch.distributed
 
     from streamguard import _hooks
+    from streamguard.hooks.peer_memory import peer_memory_calls
+    from streamguard.hooks.triton_launches import declared_launches
 
     counters: dict[str, Any] = _hooks.counters()
+    counters["launches"] += declared_launches()
     unobserved = _hooks.unobserved_kernels()
     allocator_is_traced = _hooks.is_allocator_traced()
     truncated = counters.pop("truncated_tensors")
@@ -78,6 +88,7 @@ def coverage() -> dict[str, object]:
         "tensors with more than 1024 separate runs": truncated,
         "replays of graphs whose capture was not seen": unknown_replays,
         "queries by libraries, which order nothing": counters.pop("unused_queries"),
+        **peer_memory_calls(),
         **_opaque_kernels({**counters.pop("opaque_kernels"), **_triton_kernels()}),
     }
     opaque = {what: count for what, count in limits.items() if count}
@@ -100,9 +111,9 @@ def coverage() -> dict[str, object]:
 
 
 def _triton_kernels() -> dict[str, int]:
-    from streamguard.hooks.triton_launches import launches
+    from streamguard.hooks.triton_launches import opaque_launches
 
-    return {f"{name} (Triton)": count for name, count in launches().items()}
+    return {f"{name} (Triton)": count for name, count in opaque_launches().items()}
 
 
 def _opaque_kernels(launches: dict[str, int]) -> dict[str, int]:

@@ -33,6 +33,39 @@ for _ in range(3):
     z.sum().item()
 """
 
+# Batches are pinned by a thread of the loader, and copied one step ahead on a stream of their own.
+LOADER = """
+import torch.utils.data as data
+torch.manual_seed(0)
+torch.autograd.set_multithreading_enabled(False)
+model = torch.nn.Linear(32, 32).cuda()
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+copy_stream = torch.cuda.Stream()
+main = torch.cuda.current_stream()
+
+def ahead(batches):
+    following = None
+    for (batch,) in batches:
+        with torch.cuda.stream(copy_stream):
+            coming = batch.cuda(non_blocking=True)
+        if following is not None:
+            yield following
+        main.wait_stream(copy_stream)
+        coming.record_stream(main)
+        following = coming
+    yield following
+
+loader = data.DataLoader(
+    data.TensorDataset(torch.randn(64, 32)), batch_size=8, num_workers=2, pin_memory=True
+)
+for batch in ahead(loader):
+    loss = model(batch).square().mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    loss.item()
+"""
+
 MODEL = """
 torch.manual_seed(0)
 torch.autograd.set_multithreading_enabled(False)
@@ -72,6 +105,15 @@ torch.autograd.set_multithreading_enabled(False)
 sys.path.insert(0, {str(ROOT / "examples")!r})
 sys.argv = ["train_zero2.py", *"{{arguments}}".split()]
 runpy.run_path({str(ROOT / "examples/train_zero2.py")!r}, run_name="__main__")
+"""
+
+# The optimizer's state lies on the host: gradients come to pinned memory, parameters leave it.
+OFFLOAD = f"""
+import sys
+torch.autograd.set_multithreading_enabled(False)
+sys.path.insert(0, {str(ROOT)!r})
+from tests.soak.trainings import TRAININGS
+TRAININGS["{{training}}"](rank)
 """
 
 

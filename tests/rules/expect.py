@@ -42,6 +42,20 @@ def assert_only_finding(
     return finding
 
 
+def pairs(outcome: Outcome) -> list[tuple[str, str, str, str, int]]:
+    """Every finding: code, both ops, the line of the second, bytes of the first overlapping run."""
+    return [
+        (
+            f["code"],
+            f["first"]["op"],
+            f["second"]["op"],
+            outcome.line_of(f["second"]),
+            f["overlap"]["end"] - f["overlap"]["begin"],
+        )
+        for f in outcome.findings
+    ]
+
+
 def assert_clean(outcome: Outcome, *, ops_at_least: int = 1) -> None:
     """Require no finding, from a run that did watch."""
     summary = [
