@@ -47,6 +47,7 @@ test-deepspeed:
 test-frameworks:
 	@$(SETUP) --deepspeed $(DEMO_DEEPSPEED) --frameworks
 	$(PYTEST) tests/frameworks -m frameworks
+	$(PYTEST) tests/rules/test_triton_launches.py
 
 test-long: setup
 	$(PYTEST) -m long

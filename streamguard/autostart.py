@@ -114,9 +114,9 @@ def _record_collectives(_: ModuleType) -> None:
 
 def _become_root(config: Config) -> None:
     """Name the run for this process and all its children."""
-    from streamguard.identity import new_run_id
+    from streamguard.identity import new_run_id, run_id_of_step
 
-    run = new_run_id()
+    run = run_id_of_step(os.environ) or new_run_id()
     output = config.output if config.output is not None else Path(f"streamguard-{run}")
     os.environ["STREAMGUARD_RUN"] = run
     os.environ["STREAMGUARD_OUTPUT"] = str(output.absolute())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import re
 import secrets
 import socket
 import sys
@@ -19,11 +20,40 @@ _RANK = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 _WORLD_SIZE = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
 _LOCAL_RANK = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
 _LOCAL_WORLD_SIZE = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")
+# Tasks on each node, in the order of the nodes: "4(x2),3" stands for 4, 4, 3.
+_TASKS_ON_NODES = re.compile(r"(\d+)(?:\(x(\d+)\))?")
 
 
 def new_run_id() -> str:
     """An id for a new run: sortable by time, and unguessable enough that two runs never meet."""
     return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+
+
+def run_id_of_step(environ: Mapping[str, str]) -> str | None:
+    """The id that all tasks of one `srun` agree on without a word; None outside, or for one task.
+
+    A job that is queued again keeps its numbers, and counts how often it was.
+    """
+    job, step = environ.get("SLURM_JOB_ID", ""), environ.get("SLURM_STEP_ID", "")
+    tasks = _number(environ, ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS")) or 1
+    if not job.isalnum() or not step.isalnum() or "SLURM_PROCID" not in environ or tasks == 1:
+        return None
+    restarts = _number(environ, ("SLURM_RESTART_COUNT",)) or 0
+    return f"slurm-{job}.{step}" + (f"-restart{restarts}" if restarts else "")
+
+
+def _tasks_on_node(environ: Mapping[str, str]) -> int | None:
+    """How many tasks of the `srun` step run on this node; None outside of one."""
+    node = _number(environ, ("SLURM_NODEID",))
+    listed = environ.get("SLURM_STEP_TASKS_PER_NODE") or environ.get("SLURM_TASKS_PER_NODE", "")
+    if node is None or "SLURM_PROCID" not in environ:
+        return None
+    counts = [
+        int(tasks)
+        for tasks, nodes in _TASKS_ON_NODES.findall(listed)
+        for _ in range(min(int(nodes or 1), node + 1))
+    ]
+    return counts[node] if node < len(counts) else None
 
 
 def host_hash() -> str:
@@ -49,6 +79,8 @@ def rank_start(config: Config | None = None) -> RankStart:
     world_size = 1 if world_size is None else max(world_size, 1)
     selected = None if config.ranks is None else tuple(sorted(config.ranks))
     local_world_size = _number(os.environ, _LOCAL_WORLD_SIZE)
+    if local_world_size is None and "RANK" not in os.environ:
+        local_world_size = _tasks_on_node(os.environ)
     return RankStart(
         run=config.run or "",
         rank=rank or 0,
@@ -62,6 +94,7 @@ def rank_start(config: Config | None = None) -> RankStart:
         schedule=config.vgpu_schedule if config.vgpu_devices is not None else "",
         selected_ranks=selected,
         mode=config.mode,
+        attempt=attempt(),
     )
 
 

@@ -30,6 +30,7 @@ from streamguard.report.merge import merge_ranks, read_directory
 from streamguard.report.model import (
     Coverage,
     Finding,
+    Misuse,
     RankFindings,
     RankStart,
     RankSummary,
@@ -64,7 +65,7 @@ def report_if_nobody_did() -> None:
     """
     config = parse(os.environ)
     directory = output_directory(config)
-    if config.reports_elsewhere:
+    if config.reports_elsewhere or _is_reported_by_another_task(config):
         return
     if report_path(directory, str(config.run), identity.host_hash()).exists():
         return
@@ -76,6 +77,12 @@ def report_if_nobody_did() -> None:
         print(f"streamguard: no results in {directory}: {problem}", file=sys.stderr)
         return
     print_report(merge_ranks(ranks, notes=result.notes, access_patterns=config.accesses))
+
+
+def _is_reported_by_another_task(config: Config) -> bool:
+    """Each task of an `srun` step is a first process; the first of each node reports."""
+    is_task = config.run == identity.run_id_of_step(os.environ)
+    return is_task and identity.rank_start(config).local_rank != 0
 
 
 class Program:
@@ -105,6 +112,7 @@ class Program:
         self._has_lost_file = False
         self._problems: list[str] = []
         self._is_finished = False
+        self._has_parents_group = False
 
     def start(self) -> None:
         """Install everything; the rest happens in the callbacks and at exit."""
@@ -124,6 +132,8 @@ class Program:
 
     def become_rank(self) -> None:
         """Open this rank's file; later, write the start record anew when more is known of it."""
+        if os.getpid() != self._pid:
+            return  # a rank's child, see `_after_fork`
         if self._start is not None and identity.process_group() is None:
             # Nothing newer can be known; a group that was destroyed must not make us rank 0 again.
             return
@@ -175,20 +185,23 @@ class Program:
     def _stop_watching(self) -> RankFindings:
         findings: tuple[Finding, ...] = ()
         coverage = Coverage()
+        misuses: tuple[Misuse, ...] = ()
         accesses: tuple[WatchedAccess, ...] = ()
         if self._is_watching:
             try:
                 self._session.stop()
                 findings = (*self._session.findings(), *self._session.waits())
                 coverage = replace(self._session.coverage(), devices=identify(hooks.devices()))
+                misuses = self._session.misuses()
                 accesses = self._session.accesses()
             except (StreamguardError, FieldError) as error:
                 self._note(f"the findings could not be read: {error}")
-        if coverage.process_group or coverage.cuda_initialised:
+        has_own_group = coverage.process_group and not self._has_parents_group
+        if has_own_group or coverage.cuda_initialised:
             self.become_rank()
         start = self._start or identity.rank_start(self._config)
         summary = RankSummary(start.rank, start.pid, coverage, tuple(self._problems))
-        return RankFindings(start, findings, (), accesses, summary)
+        return RankFindings(start, findings, misuses, accesses, summary)
 
     def _new_recording(self) -> Recording | None:
         if self._config.trace is None:
@@ -230,6 +243,8 @@ class Program:
     def _append_all(self, found: RankFindings) -> None:
         for finding in found.findings:
             self._append(finding)
+        for misuse in found.misuses:
+            self._append(misuse)
         for access in found.accesses:
             self._append(access)
         if found.summary is not None:
@@ -271,13 +286,27 @@ class Program:
         return self._config.ranks is None or rank in self._config.ranks
 
     def _after_fork(self) -> None:
-        """In a forked child: a rank's child is a helper; another one may yet become a rank.
+        """In a forked child: it may become a rank of its own, watched from its first op.
 
-        What belongs to another process id does nothing.
+        A child of a process that uses CUDA cannot use it: it is a helper, and does nothing here,
+        since everything that was opened belongs to another process id.
         """
+        import torch
+
         self._recording = None
-        if self._start is None:
-            self._pid = os.getpid()
+        if torch.cuda.is_initialized():
+            return
+        self._pid = os.getpid()
+        self._start = None
+        self._file = None
+        self._has_parents_group = identity.process_group() is not None
+        if not self._is_watching:
+            return
+        self._session.begin_anew_in_child(self._begin_child_recording)
+
+    def _begin_child_recording(self) -> None:
+        self._recording = self._new_recording()
+        self._begin_recording()
 
 
 def _enforcing(config: Config) -> Enforcing | None:

@@ -7,8 +7,8 @@ One session at a time owns the hooks. A session that starts inside another one (
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -18,11 +18,17 @@ from streamguard.errors import UsageError
 from streamguard.finding_reader import Annotator, FindingReader, RawFinding
 from streamguard.identity import rank_start
 from streamguard.nvtx_marks import mark_finding
-from streamguard.report.build import build_coverage, build_finding, build_watched
+from streamguard.report.build import (
+    build_coverage,
+    build_early_free,
+    build_finding,
+    build_watched,
+)
 from streamguard.report.merge import merge_ranks
 from streamguard.report.model import (
     Coverage,
     Finding,
+    Misuse,
     RankFindings,
     RankSummary,
     Report,
@@ -36,6 +42,14 @@ _NO_STEP = -1
 
 _annotators: list[Annotator] = []
 _current: Session | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    findings: tuple[Finding, ...]
+    misuses: tuple[Misuse, ...]
+    coverage: Coverage
+    accesses: tuple[WatchedAccess, ...]
 
 
 class Session:
@@ -74,8 +88,9 @@ class Session:
         self._outer: Session | None = None
         self._undo: Callable[[], None] | None = None
         self._counts_before: dict[int, int] = {}
+        self._misuses_before: dict[int, int] = {}
         self._coverage_before = Coverage()
-        self._result: tuple[tuple[Finding, ...], Coverage, tuple[WatchedAccess, ...]] | None = None
+        self._result: _Seen | None = None
         self._is_open = False
         self._step = 0
         self._reader = self._new_reader()
@@ -108,6 +123,7 @@ class Session:
         self._counts_before = {
             finding.id: finding.count for finding in map(build_finding, hooks.findings())
         }
+        self._misuses_before = {misuse.id: misuse.count for misuse in _early_frees()}
         self._coverage_before = build_coverage(hooks.coverage())
         self._is_open = True
         _current = self
@@ -127,21 +143,40 @@ class Session:
         _current = self._outer
         self._outer = None
 
+    def begin_anew_in_child(self, prepare: Callable[[], None]) -> None:
+        """In a forked child, whose parent had not initialised CUDA: watch it on its own.
+
+        Args:
+            prepare: Called when the parent is forgotten and nothing is watched yet.
+        """
+        from streamguard import hooks
+
+        hooks.begin_anew_in_child(self._enforcing, prepare, confirming=self._confirming)
+        hooks.set_step(_NO_STEP)
+        self._reader = self._new_reader()
+        self._counts_before = {}
+        self._misuses_before = {}
+        self._coverage_before = build_coverage(hooks.coverage())
+
     def findings(self) -> tuple[Finding, ...]:
         """All pairs found while the session was open, with their counts in that time."""
-        return tuple(finding for finding in self._state()[0] if finding.inserted is None)
+        return tuple(finding for finding in self._state().findings if finding.inserted is None)
 
     def waits(self) -> tuple[Finding, ...]:
         """The pairs that would have raced and that inserted waits kept apart."""
-        return tuple(finding for finding in self._state()[0] if finding.inserted is not None)
+        return tuple(finding for finding in self._state().findings if finding.inserted is not None)
+
+    def misuses(self) -> tuple[Misuse, ...]:
+        """Hints: what is no race in this run and may be one in another."""
+        return self._state().misuses
 
     def coverage(self) -> Coverage:
         """What was seen while the session was open."""
-        return self._state()[1]
+        return self._state().coverage
 
     def accesses(self) -> tuple[WatchedAccess, ...]:
         """The accesses to regions whose names match the patterns."""
-        return self._state()[2]
+        return self._state().accesses
 
     def patterns(self) -> tuple[str, ...]:
         """The patterns of this session and of those around it."""
@@ -150,13 +185,14 @@ class Session:
 
     def report(self) -> Report:
         """A report on this process alone."""
-        findings, coverage, accesses = self._state()
+        seen = self._state()
         start = rank_start()
         rank = RankFindings(
             start=start,
-            findings=findings,
-            accesses=accesses,
-            summary=RankSummary(start.rank, start.pid, coverage, ()),
+            findings=seen.findings,
+            misuses=seen.misuses,
+            accesses=seen.accesses,
+            summary=RankSummary(start.rank, start.pid, seen.coverage, ()),
         )
         return merge_ranks([rank], expected_ranks=[start.rank], access_patterns=self._accesses)
 
@@ -172,14 +208,14 @@ class Session:
     ) -> None:
         self.stop()
 
-    def _state(self) -> tuple[tuple[Finding, ...], Coverage, tuple[WatchedAccess, ...]]:
+    def _state(self) -> _Seen:
         if self._result is not None:
             return self._result
         if not self._is_open:
             raise UsageError("this session was never started")
         return self._read()
 
-    def _read(self) -> tuple[tuple[Finding, ...], Coverage, tuple[WatchedAccess, ...]]:
+    def _read(self) -> _Seen:
         from streamguard import hooks
 
         hooks.flush()
@@ -190,7 +226,18 @@ class Session:
             if count > 0:
                 findings.append(replace(finding, count=count))
         coverage = _difference(build_coverage(hooks.coverage()), self._coverage_before)
-        return tuple(findings), coverage, tuple(build_watched(raw) for raw in hooks.watched())
+        return _Seen(
+            tuple(findings),
+            tuple(self._misuses_since_start()),
+            coverage,
+            tuple(build_watched(raw) for raw in hooks.watched()),
+        )
+
+    def _misuses_since_start(self) -> Iterator[Misuse]:
+        for misuse in _early_frees():
+            count = misuse.count - self._misuses_before.get(misuse.id, 0)
+            if count > 0:
+                yield replace(misuse, count=count)
 
     def _sink(self, finding_id: int) -> None:
         from streamguard import hooks
@@ -288,6 +335,12 @@ def end_step() -> None:
 def _is_listed(names: Iterable[str], patterns: Iterable[str]) -> bool:
     literal = [_brackets_literal(pattern) for pattern in patterns]
     return any(fnmatchcase(name, pattern) for name in names for pattern in literal)
+
+
+def _early_frees() -> list[Misuse]:
+    from streamguard import hooks
+
+    return [build_early_free(number, raw) for number, raw in enumerate(hooks.early_frees())]
 
 
 def _outermost(session: Session) -> Session:

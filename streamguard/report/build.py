@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from streamguard.report.decode import decode_coverage, decode_finding, decode_watched
-from streamguard.report.model import Coverage, Finding, WatchedAccess
+from streamguard.report.decode import (
+    decode_coverage,
+    decode_finding,
+    decode_misuse,
+    decode_watched,
+)
+from streamguard.report.model import Coverage, Finding, Misuse, WatchedAccess
 from streamguard.report.repair import repair_lines, suppression_key
 
 
@@ -45,6 +50,21 @@ def keep_names(newer: Finding, older: Finding) -> Finding:
         known=known,
     )
     return replace(named, repair=repair_lines(named))
+
+
+def build_early_free(number: int, raw: Mapping[str, object]) -> Misuse:
+    """Make a hint out of one kind of early free; `number` is its id."""
+    user, owner = (_bare_stream(str(raw[stream])) for stream in ("stream", "owner"))
+    message = (
+        f"block freed early: {raw['op']} on {user} may still {raw['access']} it, and {owner}, "
+        "whose next ops may get its bytes, does not wait"
+    )
+    return decode_misuse({**raw, "id": number, "code": "SG101", "message": message})
+
+
+def _bare_stream(name: str) -> str:
+    """The name without its device, so that all ranks give the same hint."""
+    return name.partition(" (device")[0]
 
 
 def build_watched(raw: Mapping[str, object]) -> WatchedAccess:

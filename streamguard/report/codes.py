@@ -88,6 +88,17 @@ CODES: dict[str, Code] = {
             "take it from the graph's own memory pool.",
         ),
         Code(
+            "SG101",
+            "block freed while in use",
+            "A tensor was freed while a stream other than its own still used its memory, and the "
+            "tensor's own stream had not been made to wait. Nothing has taken the bytes yet.",
+            "Whether the next tensor gets these bytes too early depends on what is allocated "
+            "next: the run is right, another one may show SG004.",
+            "Call `tensor.record_stream(stream)`, or let the tensor's own stream wait for that "
+            "stream before the last reference goes. Where it waits soon afterwards, before it "
+            "allocates anything, the hint can be ignored.",
+        ),
+        Code(
             "SG301",
             "more traffic than the scheme needs",
             "Gradients or parameters cost more bytes on the wire than the scheme (DDP, ZeRO, FSDP) "

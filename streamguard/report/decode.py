@@ -146,6 +146,7 @@ def decode_start(values: Mapping[str, object]) -> RankStart:
         schedule=fields.text("schedule", ""),
         selected_ranks=fields.optional_integers("selected_ranks"),
         mode=_mode(fields),
+        attempt=fields.optional_integer("attempt") or 0,
     )
 
 

@@ -128,6 +128,7 @@ def encode_start(start: RankStart) -> Json:
         "schedule": start.schedule,
         "selected_ranks": None if start.selected_ranks is None else list(start.selected_ranks),
         "mode": start.mode,
+        "attempt": start.attempt,
     }
 
 

@@ -9,7 +9,7 @@ from pathlib import PurePath
 from streamguard.report.model import Frame
 
 _INTERNAL = re.compile(
-    r"(?:^|/)(?:site|dist)-packages/(?:torch|pluggy|_pytest|pytest|streamguard)/"
+    r"(?:^|/)(?:site|dist)-packages/(?:torch|triton|pluggy|_pytest|pytest|streamguard)/"
     r"|(?:^|/)lib/python3\.\d+/(?!(?:site|dist)-packages/)"
     r"|^<frozen "
     r"|(?:^|/)streamguard/(?:hooks|deepspeed|session\.py|program\.py|api\.py|autostart\.py)"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from streamguard.report.model import (
     Tries,
     WatchedAccess,
 )
+from streamguard.report.wording import plural
 
 _DEVICE = re.compile(r" \(device \d+\)")
 
@@ -65,7 +66,8 @@ def merge_ranks(
     """Join ranks into one report.
 
     The same pair on several ranks becomes one finding with ranks and counts; two pairs of one rank
-    are never joined.
+    are never joined. Where a launcher started the job anew, the report is on the newest attempt; of
+    earlier ones it lists the pairs that the newest did not show, and says so.
 
     Args:
         ranks: One entry for each process that reported.
@@ -73,9 +75,12 @@ def merge_ranks(
         notes: What makes the report incomplete.
         access_patterns: The patterns whose accesses were asked for.
     """
-    processes = sorted(
+    everybody = sorted(
         _without_launchers(list(ranks)), key=lambda rank: (rank.start.rank, rank.start.pid)
     )
+    newest = max((process.start.attempt for process in everybody), default=0)
+    processes = [process for process in everybody if process.start.attempt == newest]
+    ended = [process for process in everybody if process.start.attempt != newest]
     expected = _expected(processes) if expected_ranks is None else tuple(sorted(expected_ranks))
     reported = {process.start.rank for process in processes}
     problems = [
@@ -85,6 +90,7 @@ def merge_ranks(
         for problem in process.summary.problems
     ]
     merged = _merge_findings(processes)
+    merged += _only_in(_merge_findings(ended), merged)
     return Report(
         findings=tuple(m for m in merged if m.finding.inserted is None),
         inserted=tuple(m for m in merged if m.finding.inserted is not None),
@@ -96,9 +102,25 @@ def merge_ranks(
         died_ranks=tuple(
             sorted({process.start.rank for process in processes if process.summary is None})
         ),
-        notes=(*notes, *problems),
+        notes=(*notes, *_attempt_notes(ended, newest), *problems),
         access_patterns=tuple(access_patterns),
     )
+
+
+def _only_in(
+    earlier: Iterable[MergedFinding], newest: Iterable[MergedFinding]
+) -> tuple[MergedFinding, ...]:
+    shown = {_pair_key(merged.finding) for merged in newest}
+    return tuple(merged for merged in earlier if _pair_key(merged.finding) not in shown)
+
+
+def _attempt_notes(ended: Sequence[RankFindings], newest: int) -> Iterator[str]:
+    for attempt in sorted({process.start.attempt for process in ended}):
+        ranks = {process.start.rank for process in ended if process.start.attempt == attempt}
+        yield (
+            f"attempt {attempt} ({plural(len(ranks), 'rank')}) was started anew; this report is on "
+            f"attempt {newest}, with the findings that only earlier attempts showed"
+        )
 
 
 def _without_launchers(processes: Sequence[RankFindings]) -> list[RankFindings]:

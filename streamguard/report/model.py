@@ -257,7 +257,7 @@ class RankStart:
     """The first record of a rank's file.
 
     `host` is a hash, so that no machine's name leaves it; `selected_ranks` are the only ranks that
-    are watched, None when all are.
+    are watched, None when all are; `attempt` counts how often the job was started anew before.
     """
 
     run: str
@@ -272,6 +272,7 @@ class RankStart:
     schedule: str
     selected_ranks: tuple[int, ...] | None = None
     mode: Mode = "watch"
+    attempt: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,13 @@ import socket
 import pytest
 
 from streamguard.config import Config
-from streamguard.identity import environment_rank, host_hash, new_run_id, rank_start
+from streamguard.identity import (
+    environment_rank,
+    host_hash,
+    new_run_id,
+    rank_start,
+    run_id_of_step,
+)
 
 _LAUNCHERS = re.compile(r"(?:WORLD|LOCAL|RANK|OMPI|PMI|MPI|SLURM)")
 
@@ -40,6 +46,16 @@ def no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
             (3, 4, 1, 2),
         ),
         ({"SLURM_PROCID": "2", "SLURM_NTASKS": "3", "SLURM_LOCALID": "0"}, (2, 3, 0, 3)),
+        (
+            {
+                "SLURM_PROCID": "10",
+                "SLURM_NTASKS": "11",
+                "SLURM_LOCALID": "2",
+                "SLURM_NODEID": "2",
+                "SLURM_STEP_TASKS_PER_NODE": "4(x2),3",
+            },
+            (10, 11, 2, 3),
+        ),
         (
             {"RANK": "1", "WORLD_SIZE": "2", "SLURM_PROCID": "0", "SLURM_NTASKS": "1"},
             (1, 2, 0, 2),
@@ -87,3 +103,35 @@ def test_run_ids_are_accepted_as_run_ids() -> None:
 
     assert parse({"STREAMGUARD_RUN": first}).run == first
     assert first != second
+
+
+STEP = {"SLURM_JOB_ID": "77", "SLURM_STEP_ID": "3", "SLURM_STEP_NUM_TASKS": "8"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"SLURM_PROCID": "0"}, "slurm-77.3"),
+        ({"SLURM_PROCID": "7"}, "slurm-77.3"),
+        ({"SLURM_PROCID": "0", "SLURM_STEP_ID": "4"}, "slurm-77.4"),
+        ({"SLURM_PROCID": "0", "SLURM_RESTART_COUNT": "2"}, "slurm-77.3-restart2"),
+        # A shell for interactive work: what is started in it one after the other are several runs.
+        ({"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"}, None),
+        ({}, None),
+    ],
+)
+def test_the_tasks_of_a_slurm_step_agree_on_a_run(
+    changes: dict[str, str], expected: str | None
+) -> None:
+    """Tasks share it; another step, and the same job queued again, have another."""
+    run = run_id_of_step({**STEP, **changes})
+
+    assert run == expected
+    assert run is None or re.fullmatch(r"[0-9A-Za-z][0-9A-Za-z._-]*", run)
+
+
+def test_a_restart_is_another_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torchrun counts how often it started the workers anew."""
+    assert rank_start(Config()).attempt == 0
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "2")
+    assert rank_start(Config()).attempt == 2
