@@ -38,10 +38,23 @@ def watched() -> list[dict[str, object]]:
 
 
 def early_frees() -> list[dict[str, object]]:
-    """Return the kinds of blocks freed while another stream still used them (SG101)."""
+    """Return the kinds of blocks freed while another stream still used them (SG101).
+
+    Accesses that are part of a finding are left out: who repairs that needs no hint.
+    """
     from streamguard import _hooks
 
-    return _hooks.early_frees()
+    raced = set()
+    for found in _hooks.findings():
+        for side in (found["first"], found["second"]):
+            assert isinstance(side, dict)
+            stream = side["stream"]["name"] if side["stream"] else ""
+            raced.add((side["op"], stream, str(side["frames"] or side["forward_frames"])))
+    return [
+        freed
+        for freed in _hooks.early_frees()
+        if (freed["op"], freed["stream"], str(freed["frames"])) not in raced
+    ]
 
 
 def flush() -> None:

@@ -93,7 +93,8 @@ CODES: dict[str, Code] = {
             "A tensor was freed while a stream other than its own still used its memory, and the "
             "tensor's own stream had not been made to wait. Nothing has taken the bytes yet.",
             "Whether the next tensor gets these bytes too early depends on what is allocated "
-            "next: the run is right, another one may show SG004.",
+            "next: the run is right, another one may show SG004. Where a race tells of the access, "
+            "no hint does.",
             "Call `tensor.record_stream(stream)`, or let the tensor's own stream wait for that "
             "stream before the last reference goes. Where it waits soon afterwards, before it "
             "allocates anything, the hint can be ignored.",

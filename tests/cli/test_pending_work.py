@@ -1,4 +1,4 @@
-"""A program may end while its kernels still run and its threads still issue others."""
+"""A program may end while its kernels have not run yet."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_the_finding_of_a_last_op_is_kept(tmp_path: Path, schedule: str) -> None
 
 
 def test_the_ordered_twin_is_clean(tmp_path: Path) -> None:
-    """It differs in one wait, and ends as busy."""
+    """It differs in one wait, and leaves as much work."""
     options = ("--vgpu", "1", "--schedule", "lazy")
     result = streamguard("run", *options, "--", *ENDS_BUSY, "ordered", cwd=tmp_path)
 

@@ -18,9 +18,12 @@ FUNCTIONAL = """
 # A result is waited for when an op uses it; its inner tensor is the way around that.
 CALLS = {
     'funcol.all_reduce(x, "sum", dist.group.WORLD)': ("c10d::allreduce_", 4096),
-    "funcol.all_gather_tensor(x, 0, dist.group.WORLD)": ("c10d::_allgather_base_", 8192),
+    "funcol.all_gather_tensor(x, 0, dist.group.WORLD)": (
+        "c10d::allgather_into_tensor_coalesced_",
+        8192,
+    ),
     'funcol.reduce_scatter_tensor(x, "sum", 0, dist.group.WORLD)': (
-        "c10d::_reduce_scatter_base_",
+        "c10d::reduce_scatter_tensor_coalesced_",
         2048,
     ),
 }

@@ -31,6 +31,7 @@ EIGHT_THREADS = """
                 mine.add_(1)
             {order}
             mine.mul_(2)
+            main.wait_stream(own[k])
 
     def guarded(k):
         try:
@@ -69,7 +70,7 @@ def test_a_wait_that_each_of_eight_threads_lacks_is_found_in_each(tmp_path: Path
 TWO_DEVICES = """
     import torch.utils.data as data
     torch.manual_seed(0)
-    layers = [torch.nn.Linear(32, 32).to(f"cuda:{k % 2}") for k in range(4)]
+    layers = [torch.nn.Linear(32, 32).to(["cuda:0", "cuda:1"][k % 2]) for k in range(4)]
     parameters = [p for layer in layers for p in layer.parameters()]
     optimizer = torch.optim.SGD(parameters, 0.1)
     examples = data.TensorDataset(torch.randn(32, 32), torch.randn(32, 32))
