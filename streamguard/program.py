@@ -232,6 +232,9 @@ class Program:
         """Put the summary behind the last op, and end the trace."""
         if self._recording is None:
             return found
+        for finding in found.findings:
+            if finding.inserted is not None:  # no call of the engine tells of these
+                self._recording.note(to_line(finding))
         if found.summary is not None:
             self._recording.note(to_line(found.summary))
         self._recording.close()

@@ -13,7 +13,7 @@ from streamguard.deepspeed.configuration import Configuration
 from streamguard.errors import TraceError, UsageError
 from streamguard.finding_reader import FindingReader
 from streamguard.report.build import build_watched
-from streamguard.report.decode import decode_start, decode_summary
+from streamguard.report.decode import decode_finding, decode_start, decode_summary
 from streamguard.report.fields import FieldError
 from streamguard.report.merge import DirectoryResult
 from streamguard.report.model import Finding, RankFindings, RankStart, RankSummary, WatchedAccess
@@ -82,6 +82,7 @@ class Replay:
         self._configuration: Configuration | None = None
         self.start: RankStart | None = None
         self._summary: RankSummary | None = None
+        self._waits: list[Finding] = []  # that the program put in
         self.notes: list[str] = []
 
     def run(self) -> None:
@@ -106,7 +107,7 @@ class Replay:
         assert self.start is not None
         return RankFindings(
             start=self.start,
-            findings=self.findings(),
+            findings=(*self.findings(), *self._waits),
             accesses=self._accesses(),
             summary=self._summary,
         )
@@ -162,6 +163,9 @@ class Replay:
                 case "start":
                     self._check_record(values)
                     self.start = decode_start(values)
+                case "wait":
+                    self._check_record(values)
+                    self._waits.append(decode_finding(values))
                 case "summary":
                     self._check_record(values)
                     self._summary = decode_summary(values)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.enforce.running import run
+from tests.enforce.running import BIN, run
 
 CASES = "tests/enforce/cases.py"
 # What each case lacks: code, second op and where it ran, in the order of the program.
@@ -78,6 +80,24 @@ def test_what_the_awaited_streams_were_doing_is_reported(tmp_path: Path) -> None
     assert [wait["inserted"]["running"] for wait in early.of_type("wait")] == [0] * len(SITES)
     # The virtual GPU's event times mean nothing.
     assert {wait["inserted"]["timed"] for wait in late.of_type("wait")} == {0}
+
+
+def test_a_replayed_trace_tells_of_the_same_waits(tmp_path: Path) -> None:
+    """What was put in is in the trace: the pairs are no races there either."""
+    trace = tmp_path / "trace"
+
+    done = run(
+        tmp_path / "out", CASES, "racy", devices=2,
+        options=("--enforce", "--schedule", "extreme:0,1", "--trace", str(trace)),
+    )  # fmt: skip
+
+    replayed = subprocess.run(
+        [str(BIN / "streamguard"), "replay", "--json", str(trace)], capture_output=True, text=True
+    )
+    records = [json.loads(line) for line in replayed.stdout.splitlines()]
+    assert [r for r in records if r["type"] == "wait"] == done.of_type("wait")
+    assert [r for r in records if r["type"] == "race"] == []
+    assert (replayed.returncode, len(done.of_type("wait"))) == (0, len(SITES))
 
 
 def test_only_waits_of_named_streams_are_inserted(tmp_path: Path) -> None:
