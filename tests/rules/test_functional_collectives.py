@@ -91,33 +91,3 @@ def test_a_shard_written_behind_a_wait_is_clean(tmp_path: Path) -> None:
     program = DISTRIBUTED.format(order=order, read="; ".join(READS))
     for outcome in run_ranks(tmp_path, program):
         assert_clean(outcome, ops_at_least=4)
-
-
-UNSHARDED = """
-    from torch.distributed.fsdp import fully_shard
-    side = torch.cuda.Stream()
-    layer = torch.nn.Linear(32, 32, bias=False).cuda()
-    fully_shard(layer, reshard_after_forward=False)
-    x = torch.ones(4, 32, device="cuda")
-    layer.unshard()
-    torch.cuda.synchronize()
-    with torch.cuda.stream(side):
-        layer.weight.data.mul_(2)
-    {order}
-    y = layer(x)
-    torch.cuda.synchronize()
-"""
-
-
-@pytest.mark.parametrize(("order", "races"), [("", 1), ("SIDE", 0)])
-def test_an_unsharded_parameter_written_elsewhere_is_found(
-    tmp_path: Path, order: str, races: int
-) -> None:
-    """FSDP's whole parameter lies in its gathered buffer; the pair differs in the wait."""
-    wait = "torch.cuda.current_stream().wait_stream(side)" if order else ""
-    for outcome in run_ranks(tmp_path, UNSHARDED.format(order=wait)):
-        found = [
-            (f["code"], f["first"]["op"], f["second"]["op"], outcome.line_of(f["second"]))
-            for f in outcome.findings
-        ]
-        assert found == [("SG001", "aten::mul_", "aten::mm", "y = layer(x)")] * races
