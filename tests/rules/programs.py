@@ -119,6 +119,6 @@ def _start(file: Path, result: Path, devices: int, environ: dict[str, str]) -> _
 
 
 def _result(started: _Started, file: Path) -> Outcome:
-    output, _ = started.process.communicate(timeout=120)
+    output, _ = started.process.communicate(timeout=600)
     assert started.process.returncode == 0, output
     return Outcome(**json.loads(started.result.read_text()), program=file)
