@@ -57,7 +57,7 @@ def summary_line(report: Report) -> str:
     if report.is_confirming:
         waits = f" confirmed={report.confirmed}"
     return (
-        f"SUMMARY streamguard races={len(report.findings)} misuses={len(report.misuses)}{waits}"
+        f"SUMMARY streamguard races={len(report.findings)} misuses={report.misuse_count}{waits}"
         f" ranks={len(reported)}/{len(report.expected_ranks)} ops={ops} accesses={accesses}"
         f" status={report.status}"
     )
@@ -65,7 +65,10 @@ def summary_line(report: Report) -> str:
 
 def _lines(report: Report, base: str) -> Iterator[str]:
     races = plural(len(report.findings), "race")
-    misuses = plural(len(report.misuses), "misuse")
+    misuses = plural(report.misuse_count, "misuse")
+    hints = [merged for merged in report.misuses if merged.is_hint]
+    if hints:
+        misuses += f", {plural(len(hints), 'hint')}"
     if report.is_enforced:
         inserted = plural(report.waits_inserted, "wait")
         misuses += f"; {inserted} inserted at {plural(len(report.inserted), 'site')}"
@@ -79,8 +82,13 @@ def _lines(report: Report, base: str) -> Iterator[str]:
         yield ""
         yield from inserted_lines(merged, base=base)
     for misuse in report.misuses:
+        if not misuse.is_hint:
+            yield ""
+            yield from _misuse_lines(misuse, base)
+    if hints:
         yield ""
-        yield from _misuse_lines(misuse, base)
+        yield "hints: no races in this run, but in one where the allocator hands these bytes out sooner"
+        yield from (_hint_line(hint, base) for hint in hints)
     waits = tuple(waits_lines(report))
     if waits:
         yield ""
@@ -258,3 +266,9 @@ def _misuse_lines(merged: MergedMisuse, base: str) -> Iterator[str]:
     yield f"{misuse.code} {misuse.message}"
     yield from _frame_lines(misuse.frames, base)
     yield f"  seen      {_seen(merged.counts, misuse.step)}"
+
+
+def _hint_line(merged: MergedMisuse, base: str) -> str:
+    hint = merged.misuse
+    where = f" ({frame_text(hint.frames[0], base=base)})" if hint.frames else ""
+    return f"  {hint.code} {hint.message}{where}, {_seen(merged.counts, hint.step)}"

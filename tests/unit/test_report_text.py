@@ -204,13 +204,15 @@ def test_a_job_of_several_ranks() -> None:
             "edge": {"kind": "stream_order"},
         },
     ]
-    misuse = Misuse(1, "SG101", 2, 0, "a block was freed early", (Frame("/job/a.py", 3, "f"),))
+    frames = (Frame("/job/a.py", 3, "f"),)
+    hint = Misuse(1, "SG101", 2, 0, "a block was freed early", frames)
+    misuse = Misuse(2, "SG199", 1, None, "a misuse of another version", frames)
     ranks = [
         rank_findings(
             0,
             world_size=4,
             findings=[build_finding(finding(count=1))],
-            misuses=[misuse],
+            misuses=[hint, misuse],
             accesses=[build_watched(watched()), build_watched(unordered)],
             problems=("cannot write to results: No space left on device",),
         ),
