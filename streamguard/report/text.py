@@ -87,7 +87,7 @@ def _lines(report: Report, base: str) -> Iterator[str]:
             yield from _misuse_lines(misuse, base)
     if hints:
         yield ""
-        yield "hints: no races in this run, but in one where the allocator hands these bytes out sooner"
+        yield "hints: no race in this run, but in one where the allocator reuses the bytes sooner"
         yield from (_hint_line(hint, base) for hint in hints)
     waits = tuple(waits_lines(report))
     if waits:
