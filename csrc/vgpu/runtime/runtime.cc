@@ -1,5 +1,7 @@
 #include "runtime.h"
 
+#include <unistd.h>
+
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -13,7 +15,7 @@ namespace {
 
 thread_local int device_of_thread = 0;
 thread_local bool thread_issues = false;
-std::atomic<bool> runtime_is_made{false};
+std::atomic<pid_t> made_by{0};  // process
 
 std::unique_ptr<SchedulePolicy> policy_or_exit() {
   std::unique_ptr<SchedulePolicy> policy = make_policy(settings().schedule);
@@ -66,13 +68,13 @@ Runtime::Runtime()
 Runtime& runtime() {
   static Runtime* const kRuntime = [] {
     auto* const made = new Runtime;
-    runtime_is_made = true;
+    made_by = getpid();
     return made;
   }();
   return *kRuntime;
 }
 
-bool has_runtime() { return runtime_is_made; }
+bool has_runtime() { return made_by == getpid(); }
 
 int current_device() { return device_of_thread; }
 void set_current_device(int device) { device_of_thread = device; }

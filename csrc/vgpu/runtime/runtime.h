@@ -30,7 +30,8 @@ struct Runtime {
 };
 
 Runtime& runtime();
-// Whether any call has made it.
+// Whether a call of this process has made it. A forked child inherits its parent's: no thread runs
+// there, and the mutex may stay locked for ever.
 bool has_runtime();
 
 int current_device();
