@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,15 +34,23 @@ def test_a_release_with_a_known_race_is_warned_of_once_at_start(racy: Training) 
     assert "train_zero2.py" in warnings[0]
 
 
+def without_hints(report: str) -> str:
+    """The report as it is without SG101, which a trace does not hold (docs/limits.md)."""
+    text = re.sub(r"\nhints: .*\n(  SG101 .*\n)+", "", report)
+    text = re.sub(r", \d+ hints?$", "", text, flags=re.MULTILINE)
+    text = re.sub(r'^\{"type":"misuse".*"SG101".*\n', "", text, flags=re.MULTILINE)
+    return re.sub(r'"hints":\d+', '"hints":0', text)
+
+
 def test_a_replayed_trace_gives_the_same_report(racy: Training) -> None:
     """Names of buckets and gradients, listed accesses and the known race: the text and the JSON."""
     assert racy.folder is not None
     out, trace = str(racy.folder / "out"), str(racy.folder / "trace")
-    shown, replayed = report_of("show", out), report_of("replay", trace)
+    shown, replayed = without_hints(report_of("show", out)), report_of("replay", trace)
 
     assert "known upstream" in shown or "PR 6993" in shown
     assert replayed == shown
-    assert report_of("replay", "--json", trace) == report_of("show", "--json", out)
+    assert report_of("replay", "--json", trace) == without_hints(report_of("show", "--json", out))
 
 
 def test_a_release_without_it_is_not_warned_of(clean: Training) -> None:

@@ -68,7 +68,7 @@ DISTRIBUTED = """
 """
 READS = {
     "result = sharded + 1": "aten::add",
-    "result = sharded.redistribute(mesh, [Replicate()])": "c10d::_allgather_base_",
+    "result = sharded.redistribute(mesh, [Replicate()])": "c10d::allgather_into_tensor_coalesced_",
 }
 
 

@@ -12,7 +12,9 @@ import torch.distributed
 
 rank = int(os.environ["RANK"])
 attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
-torch.distributed.init_process_group("gloo")
+# A store for each attempt: gloo may meet addresses of the first one in torchrun's own.
+store = torch.distributed.FileStore(f"store-{attempt}", 2)
+torch.distributed.init_process_group("gloo", store=store, rank=rank, world_size=2)
 torch.cuda.set_device(rank)
 side_stream = torch.cuda.Stream()
 values = torch.zeros(16, device="cuda")
