@@ -270,5 +270,6 @@ def _misuse_lines(merged: MergedMisuse, base: str) -> Iterator[str]:
 
 def _hint_line(merged: MergedMisuse, base: str) -> str:
     hint = merged.misuse
-    where = f" ({frame_text(hint.frames[0], base=base)})" if hint.frames else ""
+    shown = fold(hint.frames).shown
+    where = f" ({frame_text(shown[0], base=base)})" if shown else ""
     return f"  {hint.code} {hint.message}{where}, {_seen(merged.counts, hint.step)}"
