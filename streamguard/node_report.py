@@ -13,7 +13,8 @@ from streamguard.report.model import RankFindings, RankStart, Report
 from streamguard.report.output import write_text
 from streamguard.report.text import render
 
-WAIT_S = 10.0
+WAIT_S = 30.0
+_SAY_AFTER_S = 2.0
 _POLL_S = 0.05
 
 
@@ -28,6 +29,7 @@ def print_node_report(
     """Wait for the other ranks of this node, then print one report on all of them to stderr.
 
     The wait ends when every local rank has written its summary or is gone, at most after `WAIT_S`.
+    A rank that a slow start has kept from reporting in is waited for as well.
 
     Args:
         start: This process.
@@ -73,27 +75,57 @@ def wait_until_written(
     timeout_s: float,
     is_alive: Callable[[int], bool],
 ) -> None:
-    """Wait until every other local rank that reported in has a summary or is not alive."""
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
-        if not _unfinished(directory, start, is_alive):
+    """Wait until every other local rank has a summary or, having reported in, is not alive."""
+    begin = time.monotonic()
+    is_said = False
+    while True:
+        awaited = _unfinished(directory, start, is_alive)
+        waited_s = time.monotonic() - begin
+        if not awaited or waited_s >= timeout_s:
             return
+        if waited_s >= _SAY_AFTER_S and not is_said:
+            _say_what_is_awaited(awaited, timeout_s)
+            is_said = True
         time.sleep(_POLL_S)
 
 
-def _unfinished(
-    directory: Path, start: RankStart, is_alive: Callable[[int], bool]
-) -> list[RankFindings]:
-    return [
+def say_that_it_is_late(start: RankStart, directory: Path) -> None:
+    """Point a rank that ends after its node's report was printed at the command that shows it."""
+    print(
+        f"streamguard: rank {start.rank} ended after the report of its node was printed; "
+        f"`streamguard show {directory}` reports on all ranks",
+        file=sys.stderr,
+    )
+
+
+def _say_what_is_awaited(ranks: list[int], timeout_s: float) -> None:
+    names = ", ".join(str(rank) for rank in ranks)
+    noun = "rank" if len(ranks) == 1 else "ranks"
+    print(
+        f"streamguard: the report waits up to {timeout_s:.0f} s for {noun} {names}",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+def _unfinished(directory: Path, start: RankStart, is_alive: Callable[[int], bool]) -> list[int]:
+    on_node = [
         rank
         for rank in read_directory(directory).ranks
-        if rank.summary is None
-        and _is_on_node(rank.start, start)
         # A launcher that initialised CUDA is alive as long as we are; it is in no group of ours.
+        if _is_on_node(rank.start, start)
         and rank.start.world_size == start.world_size
-        and rank.start.pid != start.pid
-        and is_alive(rank.start.pid)
+        and rank.start.attempt == start.attempt
     ]
+    reported = {rank.start.rank for rank in on_node}
+    unfinished = {
+        rank.start.rank
+        for rank in on_node
+        if rank.summary is None and rank.start.pid != start.pid and is_alive(rank.start.pid)
+    }
+    if start.rank in reported:  # else this directory cannot be written, by the others neither
+        unfinished.update(rank for rank in _node_ranks(start) if rank not in reported)
+    return sorted(unfinished)
 
 
 def _is_on_node(rank: RankStart, start: RankStart) -> bool:

@@ -22,7 +22,12 @@ from streamguard.config import Config, parse
 from streamguard.device_identity import identify
 from streamguard.errors import StreamguardError
 from streamguard.hooks import Enforcing, Sampling, native
-from streamguard.node_report import print_node_report, print_report, report_path
+from streamguard.node_report import (
+    print_node_report,
+    print_report,
+    report_path,
+    say_that_it_is_late,
+)
 from streamguard.output_directory import problem_of
 from streamguard.report.fields import FieldError
 from streamguard.report.jsonl import RankFile, Record, to_line
@@ -110,6 +115,7 @@ class Program:
         self._start: RankStart | None = None
         self._file: RankFile | None = None
         self._has_lost_file = False
+        self._was_reported = False
         self._problems: list[str] = []
         self._is_finished = False
         self._has_parents_group = False
@@ -146,6 +152,8 @@ class Program:
         if self._start is None:
             for problem in self._problems:
                 self._say(problem)
+            # An earlier attempt of a job that was started anew leaves a report of its own.
+            self._was_reported = self._is_reported(start)
         self._start = start
         if not self._is_selected(start.rank):
             self._discard_recording()
@@ -172,6 +180,8 @@ class Program:
             return
         is_selected = self._is_selected(start.rank)
         own = found if is_selected else None
+        # Before the summary is written, since the report may be printed as soon as it is.
+        is_late = not self._was_reported and self._is_reported(start)
         if is_selected:
             self._append_all(found)
         if found.is_idle and start.world_size == 1 and not self._has_lost_file:
@@ -181,6 +191,11 @@ class Program:
             print_node_report(start, self._directory, own=own, patterns=self._config.accesses)
         elif self._has_lost_file and own is not None:
             print_report(merge_ranks([own], expected_ranks=[start.rank]))
+        elif is_selected and is_late:
+            say_that_it_is_late(start, self._directory)
+
+    def _is_reported(self, start: RankStart) -> bool:
+        return report_path(self._directory, start.run, start.host).exists()
 
     def _stop_watching(self) -> RankFindings:
         findings: tuple[Finding, ...] = ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,42 @@ def test_the_tasks_of_a_step_are_one_run(tmp_path: Path) -> None:
     assert summary(first).startswith("SUMMARY streamguard races=1 misuses=0 ranks=2/2")
     assert summary(first_repaired).endswith("status=clean")
     assert "SUMMARY" not in others + others_repaired
+
+
+def two_tasks() -> list[dict[str, str]]:
+    """The variables of two watched tasks on one node."""
+    return [slurm_task(task, tasks=2, tasks_per_node=2) | WATCHED for task in (0, 1)]
+
+
+def test_a_task_that_starts_behind_the_end_of_another_is_in_the_report(tmp_path: Path) -> None:
+    """Task 0 has written its last record before task 1 exists, and waits for it."""
+    first_task, second_task = two_tasks()
+    first = start(*TWO_STREAMS, cwd=tmp_path, variables=first_task)
+    while not any("summary" in path.read_text() for path in tmp_path.glob("*/rank-0-*.jsonl")):
+        assert first.poll() is None
+        time.sleep(0.05)
+    second = start(*TWO_STREAMS, cwd=tmp_path, variables=second_task)
+
+    report, other = outputs([first, second])
+
+    assert "seen      2 times on ranks 0-1" in report
+    assert summary(report).startswith("SUMMARY streamguard races=1 misuses=0 ranks=2/2")
+    assert "SUMMARY" not in other
+    assert "ended after the report" not in other
+
+
+@pytest.mark.long
+def test_a_task_behind_the_report_says_where_it_is_seen(tmp_path: Path) -> None:
+    """Task 1 ends only after task 0 has stopped waiting for it and reported without it."""
+    report, other = outputs(
+        [start(*TWO_STREAMS, "late", cwd=tmp_path, variables=task) for task in two_tasks()]
+    )
+
+    assert "the report waits up to 30 s for rank 1\n" in report
+    assert "incomplete: rank 1 wrote no summary" in report
+    assert "rank 1 ended after the report of its node was printed; `streamguard show " in other
+    shown = streamguard("show", "streamguard-slurm-4711.0", cwd=tmp_path)
+    assert summary(shown.stdout).startswith("SUMMARY streamguard races=1 misuses=0 ranks=2/2")
 
 
 TORCHRUN = ("torchrun", "--nproc-per-node", "2", "--standalone", "--max-restarts", "1")

@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from streamguard.node_report import print_node_report, report_path, wait_until_written
+from streamguard.node_report import (
+    print_node_report,
+    report_path,
+    wait_until_written,
+)
 from streamguard.report.build import build_finding
 from streamguard.report.jsonl import to_line
 from streamguard.report.model import RankFindings
@@ -40,6 +44,38 @@ def test_it_waits_for_a_live_rank_until_its_summary_is_there(tmp_path: Path) -> 
     wait_until_written(tmp_path, own.start, timeout_s=60, is_alive=is_alive)
 
     assert asked == [1001, 1001, 1001]
+
+
+def test_it_waits_for_a_rank_that_has_not_reported_in_yet(tmp_path: Path) -> None:
+    """Rank 1 opens its file after rank 0 has ended, and writes its summary later still."""
+    own = rank_findings(0, world_size=3)
+    _write(tmp_path, own)
+    _write(tmp_path, rank_findings(2, world_size=3, has_summary=False))
+    asked: list[int] = []
+
+    def is_alive(pid: int) -> bool:
+        asked.append(pid)
+        if asked == [1002, 1002]:
+            _write(tmp_path, rank_findings(1, world_size=3, has_summary=False))
+        if asked.count(1001) == 2:
+            _write(tmp_path, rank_findings(1, world_size=3))
+        return pid == 1001
+
+    wait_until_written(tmp_path, own.start, timeout_s=60, is_alive=is_alive)
+
+    assert asked == [1002, 1002, 1001, 1002, 1001, 1002, 1002]
+
+
+def test_only_ranks_of_this_node_that_are_watched_are_missed(tmp_path: Path) -> None:
+    """Rank 1 is not selected and ranks 2 and 3 are on another node: nothing to wait for."""
+    own = rank_findings(0, world_size=4)
+    start = replace(own.start, local_world_size=2, selected_ranks=(0, 2))
+    _write(tmp_path, replace(own, start=start))
+
+    def is_alive(pid: int) -> bool:
+        raise AssertionError(f"asked for process {pid}")
+
+    wait_until_written(tmp_path, start, timeout_s=60, is_alive=is_alive)
 
 
 def test_it_does_not_wait_for_the_dead_nor_for_others(tmp_path: Path) -> None:

@@ -2,13 +2,15 @@
 
 Words on the command line switch on what a test needs: `repaired`, `raise`, `exit` (status 3),
 `kill` (of the last rank), `chdir`, `fork` (a child that ends by itself), `full` (no file may
-grow), `again` (the same race once more).
+grow), `again` (the same race once more), `late` (rank 1 ends after its node was reported on).
 """
 
 import os
 import resource
 import signal
 import sys
+import time
+from pathlib import Path
 
 import torch
 import torch.distributed
@@ -58,6 +60,9 @@ def main() -> None:
     if "exit" in WORDS:
         sys.exit(3)
     print(f"result {result}")
+    if "late" in WORDS and os.environ.get("SLURM_PROCID") == "1":
+        while not list(Path().glob("streamguard-slurm-*/report-*")):
+            time.sleep(0.05)
 
 
 main()
