@@ -40,6 +40,20 @@ class Store(Protocol):
     def compare_set(self, key: str, expected: str, desired: str) -> bytes: ...
 
 
+def store_obstacle() -> str:
+    """Why the ranks of this job cannot be compared; "" if they can."""
+    import torch.distributed as distributed
+    from torch.distributed import distributed_c10d
+
+    store = distributed_c10d._get_default_store()
+    while isinstance(store, distributed.PrefixStore):
+        store = store.underlying_store
+    if isinstance(store, distributed.TCPStore):
+        return ""
+    # Others are of one process, or lack the calls that are needed.
+    return f"the ranks meet in a {type(store).__name__}, and only a TCPStore can be used"
+
+
 class Writer:
     """Turns new records into messages.
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import sys
 import threading
+import time
 import traceback
 
+from streamguard.collectives.exchange import Store
 from streamguard.errors import DesyncError
 
 _FRAMES = 12
@@ -56,3 +59,12 @@ def _abort_groups() -> None:
             group.abort()
         except (RuntimeError, NotImplementedError, AttributeError):
             continue  # a backend that cannot be aborted; its own time-out ends the wait
+
+
+def meet(store: Store, key: str, count: int, *, limit_s: float) -> None:
+    """Wait until `count` ranks have come here, for `limit_s` at most or while the Store lives."""
+    deadline = time.monotonic() + limit_s
+    with contextlib.suppress(Exception):  # torch's DistError, or what a closed socket raises
+        store.add(key, 1)
+        while store.add(key, 0) < count and time.monotonic() < deadline:
+            time.sleep(0.02)

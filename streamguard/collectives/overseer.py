@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from streamguard.collectives.agreement import first_difference
 from streamguard.collectives.desync import (
+    AGREED,
     Verdict,
     Wait,
     groups_of,
@@ -24,6 +25,7 @@ from streamguard.collectives.views import View
 SILENT_AFTER_S = 5.0
 # The same for one that was asked where it is and gave no answer.
 UNANSWERED_AFTER_S = 1.5
+_INTERRUPT = "KeyboardInterrupt"
 
 
 @dataclass(slots=True)
@@ -159,6 +161,20 @@ class Overseer:
         for rank, stack in stacks.items():
             self._ranks[rank].reader.view.stack = tuple(stack)
         return judge(self.views())
+
+    def verdict_at_end(self) -> Verdict:
+        """Whose end made others fail in a call that it never made; else that all agree.
+
+        A rank that left calls behind and ended well, or by the user's interrupt, is no finding.
+        """
+        views = self.views()
+        verdict = judge(views)
+        remarks = {rank: view.remark for rank, view in views.items() if view.status == "ended"}
+        if any(remarks.get(rank, "").startswith(_INTERRUPT) for rank in verdict.culprits):
+            return AGREED
+        errors = [remarks.get(wait.rank, "") for wait in verdict.waits]
+        has_failed = any(error and not error.startswith(_INTERRUPT) for error in errors)
+        return verdict if has_failed and verdict.kind in ("ended", "dead") else AGREED
 
     def living(self) -> Sequence[int]:
         """Ranks that can be expected to answer."""

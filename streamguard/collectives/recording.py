@@ -177,9 +177,10 @@ class Recording(Listener):
             self._start_watch()
 
     def _start_watch(self) -> None:
+        from streamguard.collectives.exchange import store_obstacle
         from streamguard.collectives.watch import Watch
 
-        obstacle = Watch.obstacle()
+        obstacle = store_obstacle()
         if obstacle:
             if self.rank == 0:
                 self._say(f"ranks are not compared: {obstacle}")

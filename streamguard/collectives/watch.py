@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from streamguard import identity
 from streamguard.collectives import plan
+from streamguard.collectives.desync import Verdict
 from streamguard.collectives.exchange import Store, Writer
-from streamguard.collectives.interruption import raise_in_main_thread, stack_lines
+from streamguard.collectives.interruption import meet, raise_in_main_thread, stack_lines
 from streamguard.collectives.notices import Notices
 from streamguard.collectives.overseer import Overseer
 from streamguard.collectives.phases import place
@@ -155,20 +156,6 @@ class Watch:
         if text:
             self._notices.publish("plan", text, {"type": "plan", "code": "SG316", "text": text})
 
-    @staticmethod
-    def obstacle() -> str:
-        """Why the ranks of this job cannot be compared; "" if they can."""
-        import torch.distributed as distributed
-        from torch.distributed import distributed_c10d
-
-        store = distributed_c10d._get_default_store()
-        while isinstance(store, distributed.PrefixStore):
-            store = store.underlying_store
-        if isinstance(store, distributed.TCPStore):
-            return ""
-        # Others are of one process, or lack the calls that are needed.
-        return f"the ranks meet in a {type(store).__name__}, and only a TCPStore can be used"
-
     def _connect_to_job(self) -> Store:
         import torch.distributed as distributed
         from torch.distributed import distributed_c10d
@@ -255,6 +242,7 @@ class Watch:
                 self._become_reader()
         if self._overseer is not None:
             self._hear_the_last(self._overseer)
+            self._report_stall(self._overseer.verdict_at_end())
             self._succession.note_agreed(self._overseer.agreed())
 
     def _ends(self) -> dict[str, int]:
@@ -311,9 +299,18 @@ class Watch:
             time.sleep(0.05)
         overseer.read()
         verdict = overseer.conclude(stacks)
-        if verdict.kind != "agreed":
+        if verdict.kind in _FAULTS:
+            self._report_stall(verdict)
+        elif verdict.kind != "agreed":
             self._notices.report(verdict, overseer.views())
         self._store.set(f"v/{number}", verdict.kind.encode())
+
+    def _report_stall(self, verdict: Verdict) -> None:
+        """Report once who is waited for in vain: an alarm may have told it before the end does."""
+        if verdict.kind == "agreed" or self._overseer is None:
+            return
+        if self._store.add(f"r/stall/{verdict.key}/{verdict.position}", 1) == 1:
+            self._notices.report(verdict, self._overseer.views())
 
     def _answer_alarm(self) -> None:
         number = self._alarms + 1
@@ -323,7 +320,9 @@ class Watch:
             self._store.set(f"k/{number}/{self._rank}", json.dumps(stack_lines()).encode())
         self._alarms = number
         kind = self._store.get(f"v/{number}").decode()
-        if kind in _FAULTS:
+        if kind in _FAULTS and self._config.on_hang in ("abort", "raise"):
+            # Whoever leaves first tears the others out of their calls, and may end the Store.
+            meet(self._store, f"left/{number}", self._world_size, limit_s=_ANSWER_S)
             self._act(kind)
 
     def _act(self, kind: str) -> None:

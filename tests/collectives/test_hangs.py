@@ -25,7 +25,7 @@ EXPECTED = {
     "message-dtype": ("mismatch", [0, 2]),
     "membership": ("membership", [0, 2]),
 }
-QUICK = {("gloo", "sleeps"), ("nccl", "order-of-groups")}
+QUICK = {("gloo", "raises"), ("gloo", "sleeps"), ("nccl", "order-of-groups")}
 
 
 @pytest.mark.parametrize(
@@ -51,6 +51,18 @@ def test_the_report_names_the_rank_at_fault(backend: str, name: str, tmp_path: P
 
     assert (report["kind"], report["culprits"]) == (kind, culprits), report["text"]
     assert "hang.py:" in str(report["text"]) or report["kind"] == "membership"
+
+
+@pytest.mark.parametrize("name", ["is-interrupted", "all-fail"])
+def test_ends_that_no_rank_is_to_blame_for_are_not_reported(name: str, tmp_path: Path) -> None:
+    """The others fail in a call that the interrupted rank never made; or all fail alike."""
+    outcome = launch(
+        "hang.py", "gloo", name, "wrong", ranks=RANKS, output=tmp_path,
+        STREAMGUARD_COLLECTIVES="async", STREAMGUARD_VGPU_VALUES="0",
+    )  # fmt: skip
+
+    assert 0 not in outcome.statuses, outcome.text[-3000:]
+    assert outcome.reports == []
 
 
 @pytest.mark.long

@@ -52,6 +52,20 @@ def raises() -> None:
     reduce()
 
 
+def is_interrupted() -> None:
+    """A person stops rank 2, as Ctrl-C stops all of a job at about the same time."""
+    if is_at_fault:
+        raise KeyboardInterrupt
+    reduce()
+
+
+def all_fail() -> None:
+    """All ranks fail, with as many calls behind them."""
+    reduce()
+    if WRONG:
+        raise ValueError("bad batch")
+
+
 def is_killed() -> None:
     """Rank 2's process is killed."""
     if is_at_fault:
@@ -143,6 +157,8 @@ def membership() -> None:
 PROGRAMS: dict[str, Callable[[], None]] = {
     "exits": exits,
     "raises": raises,
+    "is-interrupted": is_interrupted,
+    "all-fail": all_fail,
     "is-killed": is_killed,
     "is-stopped": is_stopped,
     "sleeps": sleeps,
