@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
 from types import TracebackType
-from typing import TYPE_CHECKING
 
+from streamguard import hooks
 from streamguard.config import Stacks
 from streamguard.errors import UsageError
 from streamguard.finding_reader import Annotator, FindingReader, RawFinding
@@ -34,9 +34,6 @@ from streamguard.report.model import (
     Report,
     WatchedAccess,
 )
-
-if TYPE_CHECKING:
-    from streamguard.hooks import Enforcing, Sampling
 
 _NO_STEP = -1
 
@@ -74,8 +71,8 @@ class Session:
         *,
         stacks: Stacks = "full",
         accesses: Iterable[str] = (),
-        enforcing: Enforcing | None = None,
-        sampling: Sampling | None = None,
+        enforcing: hooks.Enforcing | None = None,
+        sampling: hooks.Sampling | None = None,
         confirming: bool = False,
         on_finding: Callable[[Finding], None] | None = None,
     ) -> None:
@@ -86,6 +83,8 @@ class Session:
         self._confirming = confirming
         self._on_finding = on_finding
         self._outer: Session | None = None
+        self._outermost = self
+        self._patterns = self._accesses  # its own, and those of the sessions around it
         self._undo: Callable[[], None] | None = None
         self._counts_before: dict[int, int] = {}
         self._misuses_before: dict[int, int] = {}
@@ -105,13 +104,13 @@ class Session:
         global _current
         if self._is_open:
             raise UsageError("this session is already open; stop it before starting it again")
-        from streamguard import hooks
-
         self._result = None
         self._step = 0
         self._reader = self._new_reader()
-        self._outer = _current
-        if self._outer is None:
+        self._outer = outer = _current
+        self._outermost = self if outer is None else outer._outermost
+        self._patterns = self._accesses if outer is None else (*self._accesses, *outer._patterns)
+        if outer is None:
             self._undo = hooks.install(
                 stacks=self._stacks,
                 sink=self._sink,
@@ -149,8 +148,6 @@ class Session:
         Args:
             prepare: Called when the parent is forgotten and nothing is watched yet.
         """
-        from streamguard import hooks
-
         hooks.begin_anew_in_child(self._enforcing, prepare, confirming=self._confirming)
         hooks.set_step(_NO_STEP)
         self._reader = self._new_reader()
@@ -177,11 +174,6 @@ class Session:
     def accesses(self) -> tuple[WatchedAccess, ...]:
         """The accesses to regions whose names match the patterns."""
         return self._state().accesses
-
-    def patterns(self) -> tuple[str, ...]:
-        """The patterns of this session and of those around it."""
-        outer = () if self._outer is None else self._outer.patterns()
-        return (*self._accesses, *outer)
 
     def report(self) -> Report:
         """A report on this process alone."""
@@ -216,12 +208,10 @@ class Session:
         return self._read()
 
     def _read(self) -> _Seen:
-        from streamguard import hooks
-
         hooks.flush()
         findings = []
         for raw in hooks.findings():
-            finding = _outermost(self)._reader.as_named(raw)
+            finding = self._outermost._reader.as_named(raw)
             count = finding.count - self._counts_before.get(finding.id, 0)
             if count > 0:
                 findings.append(replace(finding, count=count))
@@ -240,14 +230,10 @@ class Session:
                 yield replace(misuse, count=count)
 
     def _sink(self, finding_id: int) -> None:
-        from streamguard import hooks
-
         self._reader.announce(finding_id)
         mark_finding(build_finding(hooks.finding(finding_id)))
 
     def _new_reader(self) -> FindingReader:
-        from streamguard import hooks
-
         return FindingReader(hooks.finding, annotate=_annotations, on_finding=self._on_finding)
 
 
@@ -284,23 +270,19 @@ def name_region(
     A name that matches a pattern of an open session has its accesses listed; so has one of which an
     alias matches. Without an open session nothing happens.
     """
-    if _current is None:
+    session = _current
+    if session is None:
         return
-    from streamguard import hooks
-
     hooks.name_region(begin, end, name, hooks.current_op() if since_op is None else since_op)
-    patterns = _current.patterns()
-    if patterns and _is_listed((name, *aliases), patterns):
+    if session._patterns and _is_listed((name, *aliases), session._patterns):
         hooks.watch(begin, end, name)
-    _outermost(_current)._reader.names_have_come()
+    session._outermost._reader.names_have_come()
 
 
 def name_stream(device: int, handle: int, name: str) -> None:
     """Name a stream by its role; without an open session nothing happens."""
     if _current is None:
         return
-    from streamguard import hooks
-
     hooks.name_stream(device, handle, name)
 
 
@@ -308,9 +290,7 @@ def set_step(step: int) -> None:
     """Say that the program is now in training step `step`, from 0."""
     if _current is None:
         return
-    from streamguard import hooks
-
-    _outermost(_current)._step = step
+    _current._outermost._step = step
     hooks.set_step(step)
 
 
@@ -321,15 +301,13 @@ def note(kind: str, values: Mapping[str, object]) -> None:
     """
     if _current is None:
         return
-    from streamguard import hooks
-
     hooks.note(json.dumps({"type": kind, **values}))
 
 
 def end_step() -> None:
     """Say that the current training step has ended; steps count from 0 in the outermost session."""
     if _current is not None:
-        set_step(_outermost(_current)._step + 1)
+        set_step(_current._outermost._step + 1)
 
 
 def _is_listed(names: Iterable[str], patterns: Iterable[str]) -> bool:
@@ -338,15 +316,7 @@ def _is_listed(names: Iterable[str], patterns: Iterable[str]) -> bool:
 
 
 def _early_frees() -> list[Misuse]:
-    from streamguard import hooks
-
     return [build_early_free(number, raw) for number, raw in enumerate(hooks.early_frees())]
-
-
-def _outermost(session: Session) -> Session:
-    while session._outer is not None:
-        session = session._outer
-    return session
 
 
 def _annotations(raw: RawFinding) -> Mapping[str, object]:

@@ -28,9 +28,9 @@ std::optional<Pair> first_overlap(const Region& a, const Region& b, std::optiona
 
 std::vector<std::tuple<Pair, Pair, std::string>> look_up(const core::NameTable& names,
                                                          std::uint64_t begin, std::uint64_t end,
-                                                         std::uint64_t at) {
+                                                         std::uint64_t at, std::uint64_t block) {
   std::vector<std::tuple<Pair, Pair, std::string>> found;
-  for (const auto& named : names.lookup({begin, end}, core::OpId{at})) {
+  for (const auto& named : names.lookup({begin, end}, core::OpId{at}, core::AllocationId{block})) {
     found.emplace_back(Pair{named.range.begin, named.range.end},
                        Pair{named.whole.begin, named.whole.end}, named.text);
   }
@@ -64,10 +64,11 @@ void bind_regions(py::module_& module) {
       .def(
           "add",
           [](core::NameTable& names, std::uint64_t begin, std::uint64_t end,
-             const std::string& text,
-             std::uint64_t since) { names.add({begin, end}, text, core::OpId{since}); },
-          py::arg("begin"), py::arg("end"), py::arg("text"), py::arg("since"))
-      .def("lookup", &look_up, py::arg("begin"), py::arg("end"), py::arg("at"))
+             const std::string& text, std::uint64_t since, std::uint64_t block) {
+            names.add({begin, end}, text, core::OpId{since}, core::AllocationId{block});
+          },
+          py::arg("begin"), py::arg("end"), py::arg("text"), py::arg("since"), py::arg("block"))
+      .def("lookup", &look_up, py::arg("begin"), py::arg("end"), py::arg("at"), py::arg("block"))
       .def(
           "forget",
           [](core::NameTable& names, std::uint64_t begin, std::uint64_t end) {

@@ -1,4 +1,4 @@
-// Exact-address lookup of cells.
+// Lookup by an exact address, or by another number.
 #ifndef STREAMGUARD_CORE_ADDRESS_HASH_H_
 #define STREAMGUARD_CORE_ADDRESS_HASH_H_
 
@@ -33,6 +33,7 @@ class AddressHash {
       if (slots_[at].address == address) return slots_[at].value;
     }
   }
+  std::size_t size() const { return size_; }
   // Starts to load the slot.
   void prefetch(Address address) const { __builtin_prefetch(&slots_[home(address)]); }
   // REQUIRES: the address is not in the table; value != kNotFound.

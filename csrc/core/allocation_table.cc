@@ -13,7 +13,13 @@ AllocationTable::Slot AllocationTable::new_slot() {
 }
 
 AllocationId AllocationTable::add(const ByteRange& range, MemoryKind kind, StreamId owner) {
-  forget(range);
+  auto same = pieces_.find(range.begin);
+  if (same != pieces_.end() && same->second.end == range.end) {
+    drop_piece(same->second.slot);
+  } else {
+    forget(range);
+    same = pieces_.end();
+  }
   const Slot slot = new_slot();
   Allocation& added = slots_[slot];
   added.id = AllocationId{++newest_id_};
@@ -24,22 +30,25 @@ AllocationId AllocationTable::add(const ByteRange& range, MemoryKind kind, Strea
   added.recorded_streams.clear();
   added.pieces = 0;
   added.graph_uses = 0;
-  by_id_.emplace(added.id, slot);
-  if (!range.is_empty()) {
+  by_id_.insert(added.id.value, slot);
+  if (range.is_empty()) return added.id;
+  if (same != pieces_.end()) {
+    same->second.slot = slot;
+  } else {
     pieces_.emplace(range.begin, Piece{range.end, slot});
-    added.pieces = 1;
   }
+  added.pieces = 1;
   return added.id;
 }
 
 Allocation* AllocationTable::find(AllocationId id) {
-  const auto found = by_id_.find(id);
-  return found == by_id_.end() ? nullptr : &slots_[found->second];
+  const Slot slot = by_id_.find(id.value);
+  return slot == AddressHash::kNotFound ? nullptr : &slots_[slot];
 }
 
 const Allocation* AllocationTable::find(AllocationId id) const {
-  const auto found = by_id_.find(id);
-  return found == by_id_.end() ? nullptr : &slots_[found->second];
+  const Slot slot = by_id_.find(id.value);
+  return slot == AddressHash::kNotFound ? nullptr : &slots_[slot];
 }
 
 AllocationId AllocationTable::at(Address address) const {
@@ -53,7 +62,7 @@ void AllocationTable::mark_freed(Allocation& allocation, const AccessRecord& fre
   allocation.is_live = false;
   allocation.freed_by = freed_by;
   allocation.recorded_streams.clear();
-  if (allocation.pieces == 0) remember_or_drop(by_id_.at(allocation.id));
+  if (allocation.pieces == 0) remember_or_drop(by_id_.find(allocation.id.value));
 }
 
 void AllocationTable::forget(const ByteRange& range) {
@@ -84,7 +93,7 @@ void AllocationTable::release_from_graph(AllocationId id) {
   Allocation* allocation = find(id);
   if (allocation == nullptr) return;
   --allocation->graph_uses;
-  if (allocation->pieces == 0 && !allocation->is_live) remember_or_drop(by_id_.at(id));
+  if (allocation->pieces == 0 && !allocation->is_live) remember_or_drop(by_id_.find(id.value));
 }
 
 void AllocationTable::drop_piece(Slot slot) {
@@ -99,12 +108,13 @@ void AllocationTable::remember_or_drop(Slot slot) {
   if (remembered_.size() <= kRemembered) return;
   const AllocationId oldest = remembered_.front();
   remembered_.pop_front();
-  const auto found = by_id_.find(oldest);
-  if (found != by_id_.end() && slots_[found->second].graph_uses == 0) drop(found->second);
+  const Slot oldest_slot = by_id_.find(oldest.value);
+  if (oldest_slot == AddressHash::kNotFound || slots_[oldest_slot].graph_uses > 0) return;
+  drop(oldest_slot);
 }
 
 void AllocationTable::drop(Slot slot) {
-  by_id_.erase(slots_[slot].id);
+  by_id_.erase(slots_[slot].id.value);
   free_slots_.push_back(slot);
 }
 

@@ -7,9 +7,9 @@
 #include <deque>
 #include <map>
 #include <memory_resource>
-#include <unordered_map>
 #include <vector>
 
+#include "core/address_hash.h"
 #include "core/engine.h"
 #include "core/ids.h"
 #include "core/race.h"
@@ -39,12 +39,13 @@ struct Allocation {
 // Invariants:
 //   1. Every byte belongs to the newest block that was placed on it.
 //   2. Ids grow by one and are never reused.
-// Cost: find O(1), at O(log blocks), add O(log blocks + blocks replaced).
+// Cost: find O(1), at O(log blocks), add O(log blocks + blocks
+// replaced); a block at the place and of the size of an earlier one moves no piece.
 class AllocationTable {
  public:
   static constexpr std::size_t kRemembered = 4096;
 
-  explicit AllocationTable(History history) : history_(history), by_id_(&pool_), pieces_(&pool_) {}
+  explicit AllocationTable(History history) : history_(history), pieces_(&pool_) {}
 
   AllocationId add(const ByteRange& range, MemoryKind kind, StreamId owner);
   // Null when the id is unknown or no longer remembered. Valid until the next add.
@@ -66,6 +67,8 @@ class AllocationTable {
     Slot slot;
   };
 
+  using Pieces = std::pmr::map<Address, Piece>;
+
   Slot new_slot();
   void drop_piece(Slot slot);
   void remember_or_drop(Slot slot);
@@ -74,8 +77,8 @@ class AllocationTable {
   History history_;
   std::uint64_t newest_id_ = 0;
   std::pmr::unsynchronized_pool_resource pool_;
-  std::pmr::unordered_map<AllocationId, Slot> by_id_;
-  std::pmr::map<Address, Piece> pieces_;  // key: begin
+  AddressHash by_id_;
+  Pieces pieces_;  // key: begin
   std::deque<Allocation> slots_;
   std::vector<Slot> free_slots_;
   std::deque<AllocationId> remembered_;  // without a byte of their own, oldest first

@@ -4,6 +4,23 @@
 
 namespace streamguard::core {
 
+void NameTable::Entry::push(OpId since, AllocationId block,
+                            const std::shared_ptr<const Name>& name) {
+  const bool is_first = versions.empty() || versions.back().block != block;
+  if (versions.size() == kVersionsPerByte) versions.erase(versions.begin());
+  versions.push_back({since, block, is_first, name});
+}
+
+const NameTable::Version* NameTable::Entry::find(OpId at, AllocationId block) const {
+  const Version* found = nullptr;
+  for (auto version = versions.rbegin(); version != versions.rend(); ++version) {
+    if (version->block != block) continue;
+    if (!(at < version->since)) return &*version;
+    if (version->is_first) found = &*version;
+  }
+  return found;
+}
+
 void NameTable::split_at(Address address) {
   auto after = entries_.upper_bound(address);
   if (after == entries_.begin()) return;
@@ -14,7 +31,7 @@ void NameTable::split_at(Address address) {
   entries_.emplace_hint(after, address, std::move(right));
 }
 
-void NameTable::add(ByteRange range, std::string_view text, OpId since) {
+void NameTable::add(ByteRange range, std::string_view text, OpId since, AllocationId block) {
   if (range.is_empty()) return;
   split_at(range.begin);
   split_at(range.end);
@@ -25,19 +42,17 @@ void NameTable::add(ByteRange range, std::string_view text, OpId since) {
       const Address end = at == entries_.end() ? range.end : std::min(range.end, at->first);
       at = entries_.emplace_hint(at, begin, Entry{end, {}});
     }
-    auto& versions = at->second.versions;
+    const auto& versions = at->second.versions;
     const bool is_same = !versions.empty() && versions.back().name->text == text &&
-                         versions.back().name->whole == range;
-    if (!is_same) {
-      if (versions.size() == kVersionsPerByte) versions.erase(versions.begin());
-      versions.push_back({since, name});
-    }
+                         versions.back().name->whole == range && versions.back().block == block;
+    if (!is_same) at->second.push(since, block, name);
     begin = at->second.end;
     ++at;
   }
 }
 
-std::vector<NameTable::Named> NameTable::lookup(ByteRange range, OpId at_op) const {
+std::vector<NameTable::Named> NameTable::lookup(ByteRange range, OpId at_op,
+                                                AllocationId block) const {
   std::vector<Named> names;
   if (range.is_empty()) return names;
   auto at = entries_.upper_bound(range.begin);
@@ -45,12 +60,9 @@ std::vector<NameTable::Named> NameTable::lookup(ByteRange range, OpId at_op) con
   for (; at != entries_.end() && at->first < range.end; ++at) {
     const ByteRange part{std::max(at->first, range.begin), std::min(at->second.end, range.end)};
     if (part.is_empty()) continue;
-    const auto& versions = at->second.versions;
-    const auto newest =
-        std::find_if(versions.rbegin(), versions.rend(),
-                     [&](const Version& version) { return !(at_op < version.since); });
-    if (newest == versions.rend()) continue;
-    const Name& name = *newest->name;
+    const Version* version = at->second.find(at_op, block);
+    if (version == nullptr) continue;
+    const Name& name = *version->name;
     if (!names.empty() && names.back().range.end == part.begin &&
         names.back().whole == name.whole && names.back().text == name.text) {
       names.back().range.end = part.end;

@@ -15,7 +15,8 @@
 namespace streamguard::core {
 
 // Says what a byte was called when an op touched it: "ipg_buffer[0]" now may have been another
-// bucket an hour ago.
+// bucket an hour ago. A name belongs to the block that held the bytes when it was given, so that
+// nothing has to be done when a block ends and another one begins.
 //
 // Thread safety: none; the caller serialises all calls.
 // Invariants:
@@ -33,10 +34,13 @@ class NameTable {
 
   static constexpr std::size_t kVersionsPerByte = 8;
 
-  // From op `since` on, the bytes are called `text`. REQUIRES: `since` does not decrease.
-  void add(ByteRange range, std::string_view text, OpId since);
-  // Newest name of each byte whose `since` is not after `at`; neighbours of one name are joined.
-  std::vector<Named> lookup(ByteRange range, OpId at) const;
+  // From op `since` on, the bytes of `block` are called `text`. REQUIRES: `since` does not
+  // decrease.
+  void add(ByteRange range, std::string_view text, OpId since, AllocationId block);
+  // What an access at op `at` to `block` would call each byte: its newest name by then, or else the
+  // first one it got later, since a block is often named by code that runs after its first op.
+  // Neighbours of one name are joined.
+  std::vector<Named> lookup(ByteRange range, OpId at, AllocationId block) const;
   // The bytes were freed: what comes next has no name.
   void forget(ByteRange range);
   std::size_t size() const { return entries_.size(); }
@@ -48,11 +52,16 @@ class NameTable {
   };
   struct Version {
     OpId since;
+    AllocationId block;
+    bool is_first;  // no other name of this block came before it
     std::shared_ptr<const Name> name;
   };
   struct Entry {
     Address end;
     std::vector<Version> versions;  // oldest first
+
+    void push(OpId since, AllocationId block, const std::shared_ptr<const Name>& name);
+    const Version* find(OpId at, AllocationId block) const;
   };
   using Entries = std::map<Address, Entry>;
 

@@ -18,19 +18,9 @@ Row row_of(Verb verb, core::ByteRange bytes, uint64_t id = 0) {
 }  // namespace
 
 void DetectorState::name_bytes(core::ByteRange bytes, const std::string& name, core::OpId since) {
-  names.add(bytes, name, since);
+  names.add(bytes, name, since, engine.allocation_at(bytes.begin));
   if (trace::Recorder* recorder = engine.recorder()) {
     recorder->add_text(row_of(Verb::kNameBytes, bytes, since.value), name);
-  }
-}
-
-void DetectorState::end_names(core::ByteRange bytes) {
-  if (names.size() == 0) return;
-  const core::OpId now = engine.current_op();
-  if (names.lookup(bytes, now).empty()) return;
-  names.add(bytes, {}, now);
-  if (trace::Recorder* recorder = engine.recorder()) {
-    recorder->add(row_of(Verb::kEndNames, bytes));
   }
 }
 

@@ -54,9 +54,8 @@ struct DetectorState {
   int64_t step = -1;
   core::LabelId free_label = labels.intern_op("free");
 
+  /// Names bytes of the block that is there now.
   void name_bytes(core::ByteRange bytes, const std::string& name, core::OpId since);
-  /// Bytes of a new block carry no name, until somebody names them again.
-  void end_names(core::ByteRange bytes);
   void forget_names(core::ByteRange bytes);
   void watch(core::ByteRange bytes, const std::string& name);
   void end_watches(core::ByteRange bytes);

@@ -3,23 +3,14 @@
 namespace streamguard::detection {
 namespace {
 
-std::vector<Named> names_of(const DetectorState& state, core::ByteRange bytes, core::OpId at) {
+std::vector<Named> names_of(const DetectorState& state, const core::AccessRecord& record,
+                            core::ByteRange bytes) {
   std::vector<Named> names;
-  for (const core::NameTable::Named& found : state.names.lookup(bytes, at)) {
-    if (found.text.empty()) continue;
+  for (const core::NameTable::Named& found :
+       state.names.lookup(bytes, record.op, record.allocation)) {
     names.push_back(
         {found.text, found.range.begin - found.whole.begin, found.range.end - found.whole.begin});
   }
-  return names;
-}
-
-// A block is often named by code that runs after its first op: such a name holds for the earlier
-// ops too, as long as the bytes are still the same block.
-std::vector<Named> names_of(const DetectorState& state, const core::AccessRecord& record,
-                            core::ByteRange bytes) {
-  std::vector<Named> names = names_of(state, bytes, record.op);
-  const bool is_same_block = record.allocation == state.engine.allocation_at(bytes.begin);
-  if (names.empty() && is_same_block) names = names_of(state, bytes, state.engine.current_op());
   return names;
 }
 

@@ -30,7 +30,6 @@ core::AllocationId note_allocation(detection::DetectorState& state, core::HostTh
   } else if (const auto known = state.streams.find(device, handle)) {
     owner = *known;
   }
-  state.end_names(bytes);
   // The bytes stay the graph's own, also when the program lets go of them: each replay writes there
   // again. A later block of a capture takes their place in the engine.
   if (owner != core::kNoStream && state.engine.is_capturing(owner)) {
@@ -55,12 +54,10 @@ void order_reuse(const ThreadState& thread, core::AllocationId block, core::Byte
 
 // SG101. Called before the block is freed; it is told of only if the free completes at once, since
 // otherwise the allocator waits for the streams.
-void note_unordered(detection::DetectorState& state, ThreadState& thread, core::ByteRange bytes,
-                    const TraceEntry& entry) {
-  thread.unordered_at_free.clear();
+void note_unordered(detection::DetectorState& state, ThreadState& thread, core::AllocationId block,
+                    core::ByteRange bytes, const TraceEntry& entry) {
   const auto owner = state.streams.find(entry.device_, reinterpret_cast<uint64_t>(entry.stream_));
-  const core::AllocationId block = state.engine.allocation_at(bytes.begin);
-  if (!owner || block == core::kNoAllocation || !state.engine.is_live(block)) return;
+  if (!owner) return;
   thread.owner_at_free = *owner;
   const core::Access reuse{core::Region::of_range(bytes), core::AccessKind::kWrite};
   const core::OpInfo info{state.free_label, core::SiteId{0}};
@@ -76,10 +73,13 @@ void tell_early_free(detection::DetectorState& state, ThreadState& thread) {
   thread.unordered_at_free.clear();
 }
 
-void note_free(detection::DetectorState& state, ThreadState& thread, core::ByteRange bytes) {
+void note_free(detection::DetectorState& state, ThreadState& thread, core::ByteRange bytes,
+               const TraceEntry& entry) {
   state.end_watches(bytes);
+  thread.unordered_at_free.clear();
   const core::AllocationId block = state.engine.allocation_at(bytes.begin);
   if (block == core::kNoAllocation || !state.engine.is_live(block)) return;
+  note_unordered(state, thread, block, bytes, entry);
   state.engine.free(thread.id, block, {state.free_label, core::SiteId{0}});
   if (state.works.take_kept_until_end(block)) {
     thread.unordered_at_free.clear();
@@ -110,8 +110,7 @@ void on_entry(const TraceEntry& entry) {
   switch (entry.action_) {
     case TraceEntry::FREE_REQUESTED:
       if (!state->graph_blocks.contains(bytes.begin)) {
-        note_unordered(*state, thread, bytes, entry);
-        note_free(*state, thread, bytes);
+        note_free(*state, thread, bytes, entry);
       }
       thread.freed_just_now = entry.addr_;
       break;

@@ -375,8 +375,7 @@ Replayer::Check Replayer::feed_naming(const View& row) {
     case Verb::kNameBytes:
       state_.name_bytes(row.bytes(), texts_[row.batch.name[row.at]], core::OpId{row.id()});
       return std::nullopt;
-    case Verb::kEndNames:
-      state_.end_names(row.bytes());
+    case Verb::kEndNames:  // of version 1, which did not tie a name to its block
       return std::nullopt;
     case Verb::kForgetNames:
       state_.forget_names(row.bytes());

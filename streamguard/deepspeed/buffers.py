@@ -8,7 +8,6 @@ one private flat buffer.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -36,25 +35,23 @@ class Buffer:
     end: int
     name: str
 
-    def holds(self, address: int) -> bool:
-        """Whether the byte at `address` lies in this buffer."""
-        return self.begin <= address < self.end
 
-
-def tensors_of(optimizer: object) -> Iterator[tuple[Key, torch.Tensor]]:
-    """Yield the buffers that exist now; they are made anew for every backward pass."""
+def tensors_of(optimizer: object) -> list[tuple[Key, torch.Tensor]]:
+    """Return the buffers that exist now; they are made anew for every backward pass."""
+    tensors: list[tuple[Key, torch.Tensor]] = []
     for index, tensor in enumerate(getattr(optimizer, "ipg_buffer", None) or ()):
-        yield ("ipg_buffer", index), tensor
+        tensors.append((("ipg_buffer", index), tensor))
     flat = getattr(optimizer, _STAGE_3_FLAT_BUFFER, None)
     if flat is not None:
-        yield (_STAGE_3_FLAT_BUFFER, None), flat
+        tensors.append(((_STAGE_3_FLAT_BUFFER, None), flat))
     for dtype, bucket in (getattr(optimizer, "ipg_buckets", None) or {}).items():
         buffer = bucket.buffer
         if isinstance(buffer, (list, tuple)):
             for index, tensor in enumerate(buffer):
-                yield (dtype, index), tensor
+                tensors.append(((dtype, index), tensor))
         elif buffer is not None:
-            yield (dtype, None), buffer
+            tensors.append(((dtype, None), buffer))
+    return tensors
 
 
 def names_of_buffer(key: Key) -> tuple[str, str]:
@@ -72,24 +69,31 @@ def names_of_buffer(key: Key) -> tuple[str, str]:
 class BufferNames:
     """Names each buffer once in its life and remembers which tensors have their name.
 
-    Asked twice for every gradient, so a buffer that has its name costs two look-ups.
+    Asked twice for every gradient, so buffers that have their names cost little more than a list.
     """
 
     def __init__(self) -> None:
-        self._named: dict[Key, Buffer] = {}
+        self._named: list[Buffer] = []
 
     def name_new(self, optimizer: object) -> list[Buffer]:
         """Name the buffers not seen before; return all that exist now."""
-        buffers = []
-        for key, tensor in tensors_of(optimizer):
-            buffer = self._named.get(key)
-            if buffer is None or buffer.tensor() is not tensor:
-                if not tensor.is_cuda or not tensor.numel():
-                    continue
-                buffer = _name(key, tensor)
-                self._named[key] = buffer
-            buffers.append(buffer)
-        return buffers
+        tensors = [
+            (key, tensor)
+            for key, tensor in tensors_of(optimizer)
+            if tensor.is_cuda and tensor.numel()
+        ]
+        if not self._are_named(tensors):
+            known = {id(buffer.tensor()): buffer for buffer in self._named}
+            self._named = [known.get(id(tensor)) or _name(key, tensor) for key, tensor in tensors]
+        return self._named
+
+    def _are_named(self, tensors: list[tuple[Key, torch.Tensor]]) -> bool:
+        if len(tensors) != len(self._named):
+            return False
+        for buffer, (_, tensor) in zip(self._named, tensors, strict=True):
+            if buffer.tensor() is not tensor:
+                return False
+        return True
 
 
 def _name(key: Key, tensor: torch.Tensor) -> Buffer:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from streamguard import hooks, session
 from streamguard.deepspeed import parameter_names
-from streamguard.deepspeed.buffers import Buffer, BufferNames
+from streamguard.deepspeed.buffers import BufferNames
 from streamguard.patching import Method
 
 if TYPE_CHECKING:
@@ -39,9 +39,10 @@ class GradientNames:
         begin = gradient.data_ptr()
         end = begin + gradient.numel() * gradient.element_size()
         text = f"gradient of {parameter_names.name_of(parameter)}"
-        buffer = _buffer_around(self._buffers.name_new(optimizer), begin)
-        if buffer is not None:
-            text = f"{buffer.name}, {text}"
+        for buffer in self._buffers.name_new(optimizer):
+            if buffer.begin <= begin < buffer.end:
+                text = f"{buffer.name}, {text}"
+                break
         since_op = max(begin_op, self._newest_reduction_op)
         session.name_region(begin, end, text, since_op=since_op)
 
@@ -94,7 +95,3 @@ def _next_op() -> int:
 def _gradient_of(optimizer: object, parameter: torch.Tensor) -> torch.Tensor | None:
     accumulates = getattr(optimizer, "use_grad_accum_attribute", False)
     return getattr(parameter, "grad_accum", None) if accumulates else parameter.grad
-
-
-def _buffer_around(buffers: list[Buffer], address: int) -> Buffer | None:
-    return next((buffer for buffer in buffers if buffer.holds(address)), None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-VERSION = 1
+VERSION = 2
 SUFFIX = ".arrows"
 VERSION_KEY = b"streamguard.trace"
 ONE_HOST_CLOCK_KEY = b"streamguard.one_host_clock"

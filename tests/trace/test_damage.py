@@ -182,10 +182,10 @@ def test_an_arrow_stream_of_others_is_refused(tmp_path: Path) -> None:
 def test_a_newer_version_is_refused(tmp_path: Path) -> None:
     """The message has both versions."""
     path = tmp_path / "newer.arrows"
-    _stream(path, pa.schema(FIELDS, metadata={VERSION_KEY: b"2"}))
+    _stream(path, pa.schema(FIELDS, metadata={VERSION_KEY: b"3"}))
 
-    assert "version '2'" in _error(path).reason
-    assert "up to 1" in _error(path).reason
+    assert "version '3'" in _error(path).reason
+    assert "up to 2" in _error(path).reason
 
 
 @pytest.mark.parametrize("missing", [field.name for field in FIELDS])
