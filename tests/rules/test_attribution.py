@@ -201,7 +201,7 @@ def test_names_given_before_and_after_the_access_apply(tmp_path: Path) -> None:
     assert halves["first"]["stream"]["name"] == "reduction_stream"
     first_half = {"name": "first half", "begin": 0, "end": 2048}
     second_half = {"name": "second half", "begin": 0, "end": 2048}
-    assert halves["overlap"]["names_first"] == [first_half]
+    assert halves["overlap"]["names_first"] == [first_half, second_half]
     assert halves["overlap"]["names_second"] == [first_half, second_half]
     assert late["overlap"]["names_first"] == [{"name": "z", "begin": 0, "end": 1024}]
 
