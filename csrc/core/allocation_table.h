@@ -43,7 +43,7 @@ struct Allocation {
 // replaced); a block at the place and of the size of an earlier one moves no piece.
 class AllocationTable {
  public:
-  static constexpr std::size_t kRemembered = 4096;
+  static constexpr std::size_t kRemembered = 512;
 
   explicit AllocationTable(History history) : history_(history), pieces_(&pool_) {}
 

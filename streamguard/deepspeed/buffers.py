@@ -69,31 +69,36 @@ def names_of_buffer(key: Key) -> tuple[str, str]:
 class BufferNames:
     """Names each buffer once in its life and remembers which tensors have their name.
 
-    Asked twice for every gradient, so buffers that have their names cost little more than a list.
+    Asked for every gradient, so buffers that have their names cost little more than a list.
     """
 
     def __init__(self) -> None:
+        self._seen: list[weakref.ref[torch.Tensor]] = []
         self._named: list[Buffer] = []
 
-    def name_new(self, optimizer: object) -> list[Buffer]:
-        """Name the buffers not seen before; return all that exist now."""
-        tensors = [
-            (key, tensor)
-            for key, tensor in tensors_of(optimizer)
+    def around(self, address: int) -> Buffer | None:
+        """Return the buffer that holds the byte, if it has its name and still exists."""
+        for buffer in self._named:
+            if buffer.begin <= address < buffer.end and buffer.tensor() is not None:
+                return buffer
+        return None
+
+    def name_new(self, optimizer: object) -> None:
+        """Name the buffers not seen before."""
+        tensors = tensors_of(optimizer)
+        if len(tensors) == len(self._seen):
+            for seen, (_, tensor) in zip(self._seen, tensors, strict=True):
+                if seen() is not tensor:
+                    break
+            else:
+                return
+        self._seen = [weakref.ref(tensor) for _, tensor in tensors]
+        known = {id(buffer.tensor()): buffer for buffer in self._named}
+        self._named = [
+            known.get(id(tensor)) or _name(key, tensor)
+            for key, tensor in tensors
             if tensor.is_cuda and tensor.numel()
         ]
-        if not self._are_named(tensors):
-            known = {id(buffer.tensor()): buffer for buffer in self._named}
-            self._named = [known.get(id(tensor)) or _name(key, tensor) for key, tensor in tensors]
-        return self._named
-
-    def _are_named(self, tensors: list[tuple[Key, torch.Tensor]]) -> bool:
-        if len(tensors) != len(self._named):
-            return False
-        for buffer, (_, tensor) in zip(self._named, tensors, strict=True):
-            if buffer.tensor() is not tensor:
-                return False
-        return True
 
 
 def _name(key: Key, tensor: torch.Tensor) -> Buffer:

@@ -29,7 +29,7 @@ class GradientNames:
 
     def reduction_done(self) -> None:
         """Note that what is copied into a bucket from now on is a new gradient."""
-        self._newest_reduction_op = _next_op()
+        self._newest_reduction_op = hooks.current_op() + 1
 
     def name_gradient(self, optimizer: object, parameter: torch.Tensor, begin_op: int) -> None:
         """Name the bytes of `parameter`'s gradient, wherever the call left it."""
@@ -39,15 +39,17 @@ class GradientNames:
         begin = gradient.data_ptr()
         end = begin + gradient.numel() * gradient.element_size()
         text = f"gradient of {parameter_names.name_of(parameter)}"
-        for buffer in self._buffers.name_new(optimizer):
-            if buffer.begin <= begin < buffer.end:
-                text = f"{buffer.name}, {text}"
-                break
+        buffer = self._buffers.around(begin)
+        if buffer is None:
+            self._buffers.name_new(optimizer)  # made inside the call
+            buffer = self._buffers.around(begin)
+        if buffer is not None:
+            text = f"{buffer.name}, {text}"
         since_op = max(begin_op, self._newest_reduction_op)
         session.name_region(begin, end, text, since_op=since_op)
 
     def name_buffers(self, optimizer: object) -> None:
-        """Name buckets that are new in this backward pass."""
+        """Name buckets that are new in this backward pass, before anything is copied into them."""
         self._buffers.name_new(optimizer)
 
 
@@ -68,7 +70,7 @@ def naming_reduce(original: Method) -> Method:
     def wrapper(self: object, param: torch.Tensor, *arguments: object) -> object:
         names = names_of(self)
         names.name_buffers(self)
-        begin_op = _next_op()
+        begin_op = hooks.current_op() + 1  # the newest op still saw the old names
         result = original(self, param, *arguments)
         names.name_gradient(self, param, begin_op)
         return result
@@ -85,11 +87,6 @@ def noting_reduction(original: Method) -> Method:
         return result
 
     return wrapper
-
-
-def _next_op() -> int:
-    """Return the id that the next op will have: the newest one still saw the old names."""
-    return hooks.current_op() + 1
 
 
 def _gradient_of(optimizer: object, parameter: torch.Tensor) -> torch.Tensor | None:

@@ -118,7 +118,7 @@ def test_host_accesses_are_not_kept_with_one_host_clock() -> None:
 def test_a_training_loop_does_not_grow() -> None:
     """Cells, entries, blocks, snapshots and lanes are the same after 600 and after 2,000 steps.
 
-    600 steps of eight blocks fill the list of remembered freed blocks (4,096).
+    600 steps of eight blocks fill the list of remembered freed blocks (512).
     """
     loop = Loop()
     engine = loop.engine
