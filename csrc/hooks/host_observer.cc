@@ -1,12 +1,17 @@
 #include <ATen/record_function.h>
+#include <torch/library.h>
 
+#include <algorithm>
+#include <string>
 #include <utility>
 
 #include "hooks/confirmer.h"
+#include "hooks/detector.h"
 #include "hooks/enforcer.h"
 #include "hooks/kernel_observers.h"
 #include "hooks/op_scope.h"
 #include "hooks/pinned_memory.h"
+#include "hooks/thread_state.h"
 
 namespace streamguard::hooks {
 namespace {
@@ -45,6 +50,17 @@ bool concerns_pinned_memory(const c10::IValue& value) {
     if (concerns_pinned_memory(element)) return true;
   }
   return false;
+}
+
+void add_pinned(OpScope& scope, const c10::IValue& value, core::AccessKind kind) {
+  if (value.isTensor()) {
+    const at::Tensor& tensor = value.toTensor();
+    if (concerns_pinned_memory(tensor) && PinnedMemory::get().note_host_access(tensor)) {
+      scope.add_host_tensor(tensor, kind);
+    }
+  } else if (value.isList()) {
+    for (const c10::IValue& element : value.toListRef()) add_pinned(scope, element, kind);
+  }
 }
 
 class HostObserver final : public KernelObserver {
@@ -87,18 +103,30 @@ class HostObserver final : public KernelObserver {
                  is_written ? core::AccessKind::kWrite : core::AccessKind::kRead);
     }
   }
-
-  static void add_pinned(OpScope& scope, const c10::IValue& value, core::AccessKind kind) {
-    if (value.isTensor()) {
-      const at::Tensor& tensor = value.toTensor();
-      if (concerns_pinned_memory(tensor) && PinnedMemory::get().note_host_access(tensor)) {
-        scope.add_host_tensor(tensor, kind);
-      }
-    } else if (value.isList()) {
-      for (const c10::IValue& element : value.toListRef()) add_pinned(scope, element, kind);
-    }
-  }
 };
+
+/// A host function of an extension, which the dispatcher does not see. Called before it runs, so
+/// that what is enforced or tried comes before the access.
+void declare_host(const std::string& name, at::TensorList reads, at::TensorList writes) {
+  Detector& detector = Detector::get();
+  ThreadState& thread = this_thread();
+  if (!detector.is_active() || thread.scope != nullptr) return;
+  const auto is_pinned = [](const at::Tensor& tensor) { return concerns_pinned_memory(tensor); };
+  if (std::none_of(reads.begin(), reads.end(), is_pinned) &&
+      std::none_of(writes.begin(), writes.end(), is_pinned)) {
+    return;
+  }
+  const core::LabelId label = Detector::Access(detector)->labels.intern_op(name);
+  HostScope scope(thread, label);
+  for (const at::Tensor& tensor : reads) add_pinned(scope, tensor, core::AccessKind::kRead);
+  for (const at::Tensor& tensor : writes) add_pinned(scope, tensor, core::AccessKind::kWrite);
+  scope.order_before_start();
+  scope.finish();
+}
+
+TORCH_LIBRARY_FRAGMENT(streamguard, library) {
+  library.def("declare_host(str name, Tensor[] reads, Tensor[] writes) -> ()", &declare_host);
+}
 
 }  // namespace
 

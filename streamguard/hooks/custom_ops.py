@@ -66,17 +66,18 @@ def _declare(
     operator, _, overload = name.partition(".")
     schema = torch._C._get_schema(operator, overload)
     reads: list[torch.Tensor] = []
-    writes = list(_tensors(result))
+    writes = list(tensors_in(result))
     for position, parameter in enumerate(schema.arguments):
         given = arguments[position] if position < len(arguments) else options.get(parameter.name)
         is_written = parameter.alias_info is not None and parameter.alias_info.is_write
-        (writes if is_written else reads).extend(_tensors(given))
+        (writes if is_written else reads).extend(tensors_in(given))
     torch.ops.streamguard.declare(operator, reads, writes, None)
 
 
-def _tensors(value: object) -> Iterator[torch.Tensor]:
+def tensors_in(value: object) -> Iterator[torch.Tensor]:
+    """Yield the tensors of a value, also those in lists and tuples."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, (list, tuple)):
         for item in value:
-            yield from _tensors(item)
+            yield from tensors_in(item)

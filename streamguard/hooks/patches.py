@@ -11,6 +11,7 @@ import torch.distributed
 
 from streamguard import _hooks
 from streamguard.hooks.custom_ops import custom_op_patches
+from streamguard.hooks.extension_calls import extension_patches
 from streamguard.hooks.graphs import graph_patches
 from streamguard.hooks.late_operators import late_operator_patches
 from streamguard.hooks.peer_memory import peer_memory_patches
@@ -35,7 +36,7 @@ def install_patches() -> Undo:
         *late_operator_patches(),
     ]
     # These grow when a module is imported later.
-    growing = [triton_patches(), peer_memory_patches()]
+    growing = [triton_patches(), peer_memory_patches(), extension_patches()]
     if torch.distributed.is_available():
         work = torch.distributed.Work
         group = torch.distributed.ProcessGroup

@@ -83,6 +83,7 @@ def coverage() -> dict[str, object]:
     import torch.distributed
 
     from streamguard import _hooks
+    from streamguard.hooks.extension_calls import unknown_extension_calls
     from streamguard.hooks.peer_memory import peer_memory_calls
     from streamguard.hooks.triton_launches import declared_launches
 
@@ -102,6 +103,7 @@ def coverage() -> dict[str, object]:
         "replays of graphs whose capture was not seen": unknown_replays,
         "queries by libraries, which order nothing": counters.pop("unused_queries"),
         **peer_memory_calls(),
+        **unknown_extension_calls(),
         **_opaque_kernels({**counters.pop("opaque_kernels"), **_triton_kernels()}),
     }
     opaque = {what: count for what, count in limits.items() if count}

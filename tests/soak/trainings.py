@@ -86,11 +86,16 @@ def _mesh() -> object:
     return init_device_mesh("cuda", (RANKS,))
 
 
-def with_zero(stage: int, **options: object) -> Callable[[int], torch.Tensor]:
+def with_zero(
+    stage: int,
+    make: Callable[[object], torch.optim.Optimizer] = make_optimizer,
+    **options: object,
+) -> Callable[[int], torch.Tensor]:
     """DeepSpeed with communication overlapped and buckets of about one layer.
 
     Args:
         stage: 1, 2 or 3.
+        make: Makes the optimizer of these parameters, which computes what `make_optimizer`'s does.
         options: More of the configuration's `zero_optimization`.
     """
 
@@ -115,7 +120,7 @@ def with_zero(stage: int, **options: object) -> Callable[[int], torch.Tensor]:
         }
         model = make_model()
         engine, _, _, _ = deepspeed.initialize(
-            model=model, optimizer=make_optimizer(model.parameters()), config=config
+            model=model, optimizer=make(model.parameters()), config=config
         )
         losses = []
         for step in range(STEPS):
