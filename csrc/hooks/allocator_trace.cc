@@ -106,14 +106,19 @@ void on_entry(const TraceEntry& entry) {
     order_reuse(thread, block, bytes, entry);
     return;
   }
+  // Most frees: nothing is left to tell, so that the lock is taken once a block.
+  if (entry.action_ == TraceEntry::FREE_COMPLETED && is_completed_at_once && thread.is_free_told) {
+    return;
+  }
   const Detector::Access state(detector);
   switch (entry.action_) {
-    case TraceEntry::FREE_REQUESTED:
-      if (!state->graph_blocks.contains(bytes.begin)) {
-        note_free(*state, thread, bytes, entry);
-      }
+    case TraceEntry::FREE_REQUESTED: {
+      const bool is_graph_block = state->graph_blocks.contains(bytes.begin);
+      if (!is_graph_block) note_free(*state, thread, bytes, entry);
+      thread.is_free_told = !is_graph_block && thread.unordered_at_free.empty();
       thread.freed_just_now = entry.addr_;
       break;
+    }
     case TraceEntry::FREE_COMPLETED:
       if (state->graph_blocks.erase(bytes.begin) != 0) break;
       if (is_completed_at_once) {

@@ -20,6 +20,7 @@ struct ThreadState {
   OpScope* scope = nullptr;     // the observed op this thread is in
   uint64_t observed_ops = 0;    // lets a composite op see whether an op inside it was observed
   uint64_t freed_just_now = 0;  // address of the last hook call, if that was FREE_REQUESTED
+  bool is_free_told = false;    // of that block: nothing is left to do if it completes at once
   std::vector<core::AccessRecord> unordered_at_free;  // accesses to that block, and its owner
   core::StreamId owner_at_free = core::kNoStream;
   uint64_t last_record = 0;     // newest event this thread recorded
