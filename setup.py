@@ -134,6 +134,7 @@ class BuildExtensions(build_ext):
         in_place = self.inplace or getattr(self, "editable_mode", False)
         package = (ROOT if in_place else Path(self.build_lib)) / "streamguard"
         build_interposer(package / "hooks" / "lib")
+        build_nccl_profiler(package / "hooks" / "lib")
         if self.torch and self.cuda:
             build_probes(package / "hooks" / "lib", torch_cuda_version(self.torch) or "")
         if self.torch and self.cuda:
@@ -144,24 +145,35 @@ class BuildExtensions(build_ext):
 
 
 def build_interposer(directory: Path) -> None:
-    """Build the library that `streamguard run` preloads; it needs the C library and no more.
+    """Build the library that `streamguard run` preloads."""
+    build_bare_library(directory / "libstreamguard_runtime.so", "interposer")
 
-    It is loaded into processes of every kind: no symbol but the interposed ones may be seen there,
-    and the C++ library must not come along.
+
+def build_nccl_profiler(directory: Path) -> None:
+    """Build NCCL's profiler plugin. It is never unloaded: its log is read when NCCL has ended."""
+    build_bare_library(directory / "libstreamguard_nccl.so", "nccl_profiler", "-Wl,-z,nodelete")
+
+
+def build_bare_library(library: Path, folder: str, *flags: str) -> None:
+    """Build a library of one folder of csrc that needs the C library and no more.
+
+    It is loaded into processes of every kind: no symbol but its interface may be seen there, and
+    the C++ library must not come along.
     """
-    library = directory / "libstreamguard_runtime.so"
-    files = sources("interposer")
-    newest = max(file.stat().st_mtime for file in Path("csrc/interposer").iterdir())
+    headers = [
+        file for part in ("interposer", "nccl_profiler") for file in Path("csrc", part).iterdir()
+    ]
+    newest = max(file.stat().st_mtime for file in headers)
     if library.exists() and library.stat().st_mtime > newest:
         return
-    directory.mkdir(parents=True, exist_ok=True)
+    library.parent.mkdir(parents=True, exist_ok=True)
     fresh = library.with_suffix(".new")
     subprocess.run(
         [
             os.environ.get("CXX", "g++"), "-std=c++17", "-O2", "-Wall", "-Wextra", "-fPIC",
             "-shared", "-Icsrc", "-fvisibility=hidden", "-fno-exceptions", "-fno-rtti",
-            "-fno-threadsafe-statics", "-static-libgcc", *files, "-o", str(fresh), "-ldl",
-            "-Wl,--as-needed",
+            "-fno-threadsafe-statics", "-static-libgcc", *sources(folder), "-o", str(fresh), "-ldl",
+            "-Wl,--as-needed", *flags,
         ],
         check=True,
     )  # fmt: skip

@@ -33,8 +33,12 @@ def set_step(step: int) -> None: ...
 def set_times(position: int, start_ns: int, end_ns: int) -> None:
     """From when to when the work of the call at a position of the ring ran."""
 
-def unrecorded_nccl_calls() -> dict[str, int] | None:
-    """NCCL's calls that no recorded op made; None where nobody counts them."""
+def unrecorded_nccl_calls() -> tuple[dict[str, int], list[dict[str, object]], bool] | None:
+    """NCCL's calls that no recorded op made; None where nobody counts them.
+
+    Numbers by name, the newest calls as the profiler plugin heard them (`heard`: by the preloaded
+    library as well), and whether NCCL has loaded the plugin.
+    """
 
 def frames(site: int) -> list[tuple[str, int, str]]:
     """File, line and function of the frames of a site, innermost first."""

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "collectives/observer.h"
+#include "collectives/unrecorded.h"
 
 namespace py = pybind11;
 
@@ -55,6 +56,32 @@ py::list frames_of(uint32_t site) {
   return frames;
 }
 
+py::dict call_dict(const nccl_profiler::NotedCall& call) {
+  py::dict values;
+  values["function"] = std::string("nccl") + call.function;
+  values["type"] = call.type;
+  values["count"] = call.count;
+  values["send"] = call.send;
+  values["receive"] = call.receive;
+  values["peer"] = call.peer;
+  values["communicator"] = call.communicator;
+  values["rank"] = call.rank;
+  values["ranks"] = call.ranks;
+  values["stream"] = call.stream;
+  values["time_ns"] = call.time_ns;
+  values["captured"] = call.is_captured != 0;
+  values["heard"] = call.was_heard != 0;
+  return values;
+}
+
+py::object unrecorded_calls() {
+  const std::optional<UnrecordedCalls> calls = unrecorded_nccl_calls();
+  if (!calls) return py::none();
+  py::list newest;
+  for (const nccl_profiler::NotedCall& call : calls->newest) newest.append(call_dict(call));
+  return py::make_tuple(calls->counts, newest, calls->is_plugin_loaded);
+}
+
 // A forked child shares the mapping with its parent: it must not write there.
 void deactivate_in_child() { stop(); }
 
@@ -74,7 +101,7 @@ PYBIND11_MODULE(_collectives, module) {
   module.def("forget_groups", &forget_groups);
   module.def("set_step", &set_step);
   module.def("set_times", &set_times);
-  module.def("unrecorded_nccl_calls", &unrecorded_nccl_calls);
+  module.def("unrecorded_nccl_calls", &unrecorded_calls);
   module.def("frames", &frames_of);
 }
 

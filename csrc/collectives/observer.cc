@@ -266,18 +266,6 @@ void set_times(uint64_t position, uint64_t start_ns, uint64_t end_ns) {
   if (state().ring.is_open()) state().ring.set_times(position, start_ns, end_ns);
 }
 
-std::optional<std::map<std::string, uint64_t>> unrecorded_nccl_calls() {
-  using Find = const uint64_t* (*)();
-  const auto find = reinterpret_cast<Find>(dlsym(RTLD_DEFAULT, "streamguard_nccl_calls"));
-  if (find == nullptr) return std::nullopt;
-  std::map<std::string, uint64_t> calls;
-  for (int kind = 0; kind < interposer::kNcclCallKinds; ++kind) {
-    const uint64_t count = __atomic_load_n(find() + kind, __ATOMIC_RELAXED);
-    if (count != 0) calls[interposer::kNcclCalls[kind]] = count;
-  }
-  return calls;
-}
-
 hooks::StackTable& stacks() { return state().stacks; }
 
 }  // namespace streamguard::collectives

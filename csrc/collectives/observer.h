@@ -2,8 +2,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,10 +40,6 @@ void set_step(uint32_t step);
 
 /// Stores from when to when the work of a call ran, for backends that time it themselves.
 void set_times(uint64_t position, uint64_t start_ns, uint64_t end_ns);
-
-/// Names and numbers of NCCL's calls that no recorded op made; nothing where the library that
-/// counts them is not preloaded.
-std::optional<std::map<std::string, uint64_t>> unrecorded_nccl_calls();
 
 hooks::StackTable& stacks();
 

@@ -1,8 +1,9 @@
 // Stands in front of NCCL: counts its collectives and messages that were not made by a recorded
 // operator, and passes them on. NCCL reached by dlsym or linked statically goes around this
-// library.
+// library; csrc/nccl_profiler hears of it.
 #include "interposer/nccl_calls.h"
 #include "interposer/next.h"
+#include "nccl_profiler/call_log.h"
 
 #define INTERPOSED extern "C" __attribute__((visibility("default")))
 
@@ -17,6 +18,7 @@ thread_local int recorded_depth = 0;
 // NCCL makes some calls by others of its own.
 thread_local int depth = 0;
 uint64_t counts[kNcclCallKinds];
+const streamguard::nccl_profiler::CallLog* call_log = nullptr;
 
 void* find_nccl(const char* name) {
   return streamguard::interposer::find_next(name, {"libnccl.so.2"});
@@ -33,7 +35,17 @@ int pass_on(Arguments... arguments) {
 
 INTERPOSED int* streamguard_recorded_depth() { return &recorded_depth; }
 
+INTERPOSED int* streamguard_nccl_depth() { return &depth; }
+
 INTERPOSED const uint64_t* streamguard_nccl_calls() { return counts; }
+
+INTERPOSED void streamguard_set_nccl_call_log(const streamguard::nccl_profiler::CallLog* log) {
+  __atomic_store_n(&call_log, log, __ATOMIC_RELEASE);
+}
+
+INTERPOSED const streamguard::nccl_profiler::CallLog* streamguard_nccl_call_log() {
+  return __atomic_load_n(&call_log, __ATOMIC_ACQUIRE);
+}
 
 // Data types and reductions are enums, communicators and streams pointers.
 INTERPOSED int ncclAllReduce(const void* send, void* receive, size_t count, int type, int reduction,

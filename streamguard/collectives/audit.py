@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from streamguard.collectives.phases import phase_of, place
 from streamguard.collectives.record import MUTABLE, OPS, RankLog, dtype_name
 from streamguard.collectives.theory import Scheme, bus_factor, payload_bytes, wire_bytes
+from streamguard.collectives.unrecorded import Unrecorded, unrecorded_of
 
 # Below this size a call's time is latency and not bandwidth, on links of 10 to 400 GB/s.
 SMALL_BYTES = 64 * 1024
@@ -93,8 +94,7 @@ class Audit:
     Attributes:
         recorded: Calls in the ring.
         lost: Older calls that the ring no longer holds.
-        unrecorded: NCCL's calls that no op of torch.distributed made, by name; None where nobody
-            counted them.
+        unrecorded: NCCL's calls that no op of torch.distributed made.
         uses_devices: Some call was made on a CUDA stream.
         untimed: Why NCCL's calls were not timed though that was asked for; "" otherwise.
     """
@@ -109,7 +109,7 @@ class Audit:
     recorded: int
     lost: int
     untimed: str = ""
-    unrecorded: Mapping[str, int] | None = None
+    unrecorded: Unrecorded = field(default_factory=Unrecorded)
     uses_devices: bool = False
 
     @property
@@ -166,20 +166,13 @@ def audit_rank(log: RankLog, scheme: Scheme | None = None) -> Audit:
     return Audit(
         log.rank, steps, scheme, library, rows, comparisons, findings, len(log.records), log.lost,
         untimed=next((str(note["reason"]) for note in log.notes_of("untimed")), ""),
-        unrecorded=_unrecorded(log), uses_devices=bool((log.records["stream"] != -1).any()),
+        unrecorded=unrecorded_of(log), uses_devices=bool((log.records["stream"] != -1).any()),
     )  # fmt: skip
 
 
 def _number(note: Mapping[str, object], key: str, default: int) -> int:
     value = note.get(key, default)
     return value if isinstance(value, int) else default
-
-
-def _unrecorded(log: RankLog) -> Mapping[str, int] | None:
-    for note in log.notes_of("unrecorded"):
-        calls = note["calls"]
-        return {str(k): int(v) for k, v in calls.items()} if isinstance(calls, dict) else None
-    return None
 
 
 def _rows(log: RankLog, records: np.ndarray, *, drop_setup: bool) -> tuple[Row, ...]:

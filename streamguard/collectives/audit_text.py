@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from streamguard.collectives.audit import Audit, Row
+from streamguard.collectives.unrecorded import unrecorded_json, unrecorded_lines
 
 _BUFFERS_SHOWN = 8
 
@@ -28,11 +29,7 @@ def render(audit: Audit) -> str:
         )
     if not audit.steps:
         lines.append("note: no complete optimizer step was seen; nothing is compared with theory")
-    if audit.unrecorded is not None and audit.unrecorded:
-        calls = ", ".join(f"{name} {count} ×" for name, count in audit.unrecorded.items())
-        lines.append(f"note: not recorded: NCCL calls outside torch.distributed: {calls}")
-    elif audit.unrecorded is None and audit.uses_devices:
-        lines.append("note: NCCL calls outside torch.distributed were not counted")
+    lines += unrecorded_lines(audit.unrecorded, uses_devices=audit.uses_devices)
     if audit.untimed:
         lines.append(f"note: NCCL's calls are not timed: {audit.untimed}")
     total = sum((row.wire_bytes for row in audit.rows), Fraction(0)) or Fraction(1)
@@ -91,7 +88,7 @@ def to_json(audit: Audit) -> dict[str, object]:
         "recorded": audit.recorded,
         "lost": audit.lost,
         "untimed": audit.untimed,
-        "unrecorded": None if audit.unrecorded is None else dict(audit.unrecorded),
+        **unrecorded_json(audit.unrecorded),
     }
 
 

@@ -140,12 +140,24 @@ class Recording(Listener):
             self._times = None
         native = load_native()
         native.stop()
-        self.note("unrecorded", calls=native.unrecorded_nccl_calls())
+        self._note_unrecorded(native.unrecorded_nccl_calls())
         self._write({"kind": "end", "time": time.time(), "steps": self.steps})
         self._names.close()
         self._names = None
         if self.config.audit and self.rank == 0 and not self.config.reports_elsewhere:
             self._print_audit()
+
+    def _note_unrecorded(
+        self, heard: tuple[dict[str, int], list[dict[str, object]], bool] | None
+    ) -> None:
+        from streamguard.hooks.nccl_profiler import uncounted
+
+        if heard is None:
+            self.note("unrecorded", calls=None)
+            return
+        calls, newest, is_loaded = heard
+        reason = uncounted(os.environ, is_loaded=is_loaded)
+        self.note("unrecorded", calls=calls, newest=newest, uncounted=reason)
 
     def _print_audit(self) -> None:
         from streamguard.collectives.audit import audit_rank

@@ -84,6 +84,7 @@ def coverage() -> dict[str, object]:
 
     from streamguard import _hooks
     from streamguard.hooks.extension_calls import unknown_extension_calls
+    from streamguard.hooks.nccl_profiler import coverage as nccl_coverage
     from streamguard.hooks.peer_memory import peer_memory_calls
     from streamguard.hooks.triton_launches import declared_launches
 
@@ -95,6 +96,7 @@ def coverage() -> dict[str, object]:
     replays = counters.pop("replays")
     unknown_replays = counters.pop("unknown_replays")
     interposed = bool(counters.pop("interposed"))
+    is_nccl_heard, other_nccl_plugin, nccl_calls = nccl_coverage()
     limits = {
         "ops in steps that were not looked at": counters.pop("ops_of_other_steps"),
         "ops on streams that were not looked at": counters.pop("ops_on_other_streams"),
@@ -104,16 +106,19 @@ def coverage() -> dict[str, object]:
         "queries by libraries, which order nothing": counters.pop("unused_queries"),
         **peer_memory_calls(),
         **unknown_extension_calls(),
+        **{f"{name} outside torch.distributed": n for name, n in nccl_calls.items()},
         **_opaque_kernels({**counters.pop("opaque_kernels"), **_triton_kernels()}),
     }
     opaque = {what: count for what, count in limits.items() if count}
     layers = [layer for layer in LAYERS if layer != "allocator" or allocator_is_traced]
     layers += ["runtime"] if interposed else []
+    layers += ["nccl"] if is_nccl_heard else []
     return {
         **counters,
         "graph_replays": replays,
         "layers": layers,
         "opaque": opaque,
+        "gave_way": [f"nccl to {other_nccl_plugin}"] if other_nccl_plugin else [],
         "launches_observed": interposed,
         "thread_handover_assumed": True,
         "unregistered_kernels": len(unobserved),

@@ -60,6 +60,7 @@ def _enforced(rank: RankFindings) -> str:
 
 def _limits(coverage: Coverage) -> str:
     layers = " ".join(coverage.layers) or "none"
+    gave_way = f"gave way: {', '.join(coverage.gave_way)}" if coverage.gave_way else ""
     launches = "" if coverage.launches_observed else "launches not observed"
     opaque = ", ".join(f"{name} {count}" for name, count in coverage.opaque)
     if opaque or coverage.launches_observed:
@@ -71,7 +72,9 @@ def _limits(coverage: Coverage) -> str:
         unregistered += f" ({names})" if names else ""
     handover = "thread hand-over assumed" if coverage.thread_handover_assumed else ""
     return "; ".join(
-        part for part in (f"layers {layers}", launches, opaque, unregistered, handover) if part
+        part
+        for part in (f"layers {layers}", gave_way, launches, opaque, unregistered, handover)
+        if part
     )
 
 

@@ -101,6 +101,7 @@ def encode_coverage(coverage: Coverage) -> Json:
         "waits_not_inserted": coverage.waits_not_inserted,
         "layers": list(coverage.layers),
         "opaque": dict(coverage.opaque),
+        "gave_way": list(coverage.gave_way),
         "launches_observed": coverage.launches_observed,
         "thread_handover_assumed": coverage.thread_handover_assumed,
         "regions": coverage.regions,

@@ -226,6 +226,7 @@ class Coverage:
         waits_inserted: Waits that enforcing put in.
         waits_not_inserted: Waits that it could not put in; their races are findings.
         opaque: Launches outside any observed op, by kind.
+        gave_way: Layers that left their place to another tool, and to which.
         unregistered_kernels: Native kernels registered after the hooks: their ops are not seen.
         unregistered_kernel_names: The first few of them.
         devices: Where ops ran: index, model and the start of the UUID.
@@ -241,6 +242,7 @@ class Coverage:
     waits_not_inserted: int = 0
     layers: tuple[str, ...] = ()
     opaque: tuple[tuple[str, int], ...] = ()
+    gave_way: tuple[str, ...] = ()
     launches_observed: bool = False
     thread_handover_assumed: bool = True
     regions: int = 0

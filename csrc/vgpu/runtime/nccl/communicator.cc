@@ -69,11 +69,13 @@ ncclResult_t make_unique_id(ncclUniqueId* id) {
   return ncclSuccess;
 }
 
-Communicator::Communicator(const ncclUniqueId& id, int ranks, int rank, int device)
+Communicator::Communicator(const ncclUniqueId& id, int ranks, int rank, int device,
+                           std::string profiled_name)
     : id_(id),
       ranks_(ranks),
       rank_(rank),
       device_(device),
+      profiled_name_(std::move(profiled_name)),
       peer_arenas_(static_cast<size_t>(ranks)),
       compared_(static_cast<size_t>(ranks)),
       chain_(streamguard_vgpu_chain_create()) {}
@@ -169,6 +171,10 @@ ncclResult_t Communicator::complete() {
     return static_cast<Communicator*>(self)->end_if_deadlocked(deadlock_s);
   };
   streamguard_vgpu_add_peer_monitor(&monitor);
+  uint64_t number = 0;
+  std::memcpy(&number, contents_of(id_).nonce, sizeof number);
+  auto profiler = std::make_shared<ProfilerContext>(number, profiled_name_, ranks_, rank_);
+  if (profiler->is_active()) set_profiler(std::move(profiler));
   return ncclSuccess;
 }
 
@@ -252,6 +258,18 @@ void Communicator::leave() {
   if (is_monitored_) streamguard_vgpu_remove_peer_monitor(this);
   is_monitored_ = false;
   if (board_memory_) own().state = RankState::kLeft;
+  set_profiler(nullptr);
+}
+
+std::shared_ptr<ProfilerContext> Communicator::profiler() const {
+  const std::lock_guard<std::mutex> guard(profiler_mutex_);
+  return profiler_;
+}
+
+// The old one ends outside the lock: that calls the plugin.
+void Communicator::set_profiler(std::shared_ptr<ProfilerContext> profiler) {
+  const std::lock_guard<std::mutex> guard(profiler_mutex_);
+  profiler_.swap(profiler);
 }
 
 void Communicator::set_text(const std::string& text) {

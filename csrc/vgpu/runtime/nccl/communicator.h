@@ -14,6 +14,7 @@
 #include "../work.h"
 #include "arena.h"
 #include "board.h"
+#include "profiler.h"
 
 namespace streamguard::vgpu::nccl {
 
@@ -28,7 +29,8 @@ enum class PeerWait { kArrived, kWaiting, kStalled };
 // thread that executes ops, one at a time; failure and text from any thread.
 class Communicator {
  public:
-  Communicator(const ncclUniqueId& id, int ranks, int rank, int device);
+  // `profiled_name`: what the program calls it; "" for nothing.
+  Communicator(const ncclUniqueId& id, int ranks, int rank, int device, std::string profiled_name);
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -88,6 +90,8 @@ class Communicator {
   uint64_t started() const { return own().started; }
   streamguard_vgpu_chain* chain() const { return chain_; }
   std::string name() const;
+  // Whom to tell of calls; null before complete(), after leave(), and without a plugin.
+  std::shared_ptr<ProfilerContext> profiler() const;
 
  private:
   struct Published {
@@ -110,11 +114,13 @@ class Communicator {
   bool waits_for(int rank) const;
   std::string pending_of(int rank) const;
   void set_text(const std::string& text);
+  void set_profiler(std::shared_ptr<ProfilerContext> profiler);
 
   const ncclUniqueId id_;
   const int ranks_;
   const int rank_;
   const int device_;
+  const std::string profiled_name_;
   SharedMemory board_memory_;
   Board board_;
   SharedMemory arena_memory_;
@@ -131,6 +137,8 @@ class Communicator {
   std::chrono::steady_clock::time_point checked_alive_at_;
   mutable std::mutex text_mutex_;
   std::string text_;
+  mutable std::mutex profiler_mutex_;
+  std::shared_ptr<ProfilerContext> profiler_;
 };
 
 // A new identity; the board behind it lives until every rank has mapped it.

@@ -15,7 +15,18 @@ ncclResult_t refuse(ncclResult_t result, const std::string& text) {
   return result;
 }
 
-ncclResult_t join(ncclComm_t* handle, int ranks, const ncclUniqueId& id, int rank) {
+// The name that the program gave; the rest of its settings changes nothing here.
+std::string name_in(const ncclConfig_t* config) {
+  const auto* known = reinterpret_cast<const ConfigWithName*>(config);
+  if (known == nullptr || known->magic != kConfigMagic || known->size < sizeof *known ||
+      known->name == nullptr) {
+    return "";
+  }
+  return known->name;
+}
+
+ncclResult_t join(ncclComm_t* handle, int ranks, const ncclUniqueId& id, int rank,
+                  const ncclConfig_t* config = nullptr) {
   *handle = nullptr;
   if (ranks < 1 || rank < 0 || rank >= ranks) {
     return refuse(ncclInvalidArgument,
@@ -23,7 +34,8 @@ ncclResult_t join(ncclComm_t* handle, int ranks, const ncclUniqueId& id, int ran
   }
   int device = 0;
   cudaGetDevice(&device);
-  const auto communicator = std::make_shared<Communicator>(id, ranks, rank, device);
+  const auto communicator =
+      std::make_shared<Communicator>(id, ranks, rank, device, name_in(config));
   ncclResult_t result = communicator->announce();
   if (result == ncclSuccess) {
     *handle = give_out(communicator);
@@ -60,8 +72,8 @@ VGPU_API ncclResult_t ncclGetVersion(int* version) {
 VGPU_API ncclResult_t ncclGetUniqueId(ncclUniqueId* id) { return make_unique_id(id); }
 
 VGPU_API ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
-                                             ncclConfig_t*) {
-  return join(comm, ranks, id, rank);
+                                             ncclConfig_t* config) {
+  return join(comm, ranks, id, rank, config);
 }
 
 VGPU_API ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank) {
@@ -69,9 +81,9 @@ VGPU_API ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId
 }
 
 VGPU_API ncclResult_t ncclCommInitRankScalable(ncclComm_t* comm, int ranks, int rank, int ids,
-                                               ncclUniqueId* id, ncclConfig_t*) {
+                                               ncclUniqueId* id, ncclConfig_t* config) {
   if (ids < 1) return refuse(ncclInvalidArgument, "no unique id");
-  return join(comm, ranks, id[0], rank);
+  return join(comm, ranks, id[0], rank, config);
 }
 
 VGPU_API ncclResult_t ncclCommInitAll(ncclComm_t* comms, int devices, const int* list) {
@@ -92,12 +104,13 @@ VGPU_API ncclResult_t ncclCommInitAll(ncclComm_t* comms, int devices, const int*
 }
 
 VGPU_API ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t* comm,
-                                    ncclConfig_t*) {
+                                    ncclConfig_t* config) {
   *comm = nullptr;
   return with(parent, [&](Communicator& communicator) {
     const Communicator::SplitResult split = communicator.split(color, key);
     if (split.result != ncclSuccess) return refuse(split.result, communicator.failure_text());
-    return split.id.has_value() ? join(comm, split.ranks, *split.id, split.rank) : ncclSuccess;
+    return split.id.has_value() ? join(comm, split.ranks, *split.id, split.rank, config)
+                                : ncclSuccess;
   });
 }
 

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "last_error.h"
+#include "profiled_calls.h"
 
 namespace streamguard::vgpu::nccl {
 namespace {
@@ -21,12 +22,14 @@ struct Gathered {
   std::shared_ptr<Communicator> communicator;
   std::vector<Call> calls;
   std::vector<cudaStream_t> streams;
+  ProfiledCalls profiled;
 };
 
 struct ThreadGroup {
   int depth = 0;
   std::vector<Gathered> gathered;  // by communicator, in order of first call
   std::vector<std::shared_ptr<Communicator>> joins;
+  ProfiledGroup profiled;
 };
 thread_local ThreadGroup group;
 
@@ -36,7 +39,7 @@ ncclResult_t flush() {
     if (result == ncclSuccess) result = next;
   };
   const auto joins = std::move(group.joins);
-  const auto gathered = std::move(group.gathered);
+  auto gathered = std::move(group.gathered);
   group.joins.clear();
   group.gathered.clear();
   for (const auto& communicator : joins) {
@@ -52,8 +55,17 @@ ncclResult_t flush() {
   for (const Gathered& one : gathered) {
     queued.emplace_back(one.communicator, one.calls, one.streams);
   }
-  for (QueuedGroup& one : queued) note(one.enqueue_start());
-  for (QueuedGroup& one : queued) note(one.enqueue_end());
+  group.profiled.end_called();
+  for (size_t i = 0; i < queued.size(); ++i) {
+    gathered[i].profiled.launch_began(gathered[i].streams[0]);
+    note(queued[i].enqueue_start());
+    gathered[i].profiled.launch_ended();
+  }
+  for (size_t i = 0; i < queued.size(); ++i) {
+    note(queued[i].enqueue_end());
+    gathered[i].profiled.launched();
+  }
+  group.profiled.end();
   return result;
 }
 
@@ -82,9 +94,10 @@ ncclResult_t submit(const std::shared_ptr<Communicator>& communicator, Call call
   auto entry = std::find_if(group.gathered.begin(), group.gathered.end(),
                             [&](const Gathered& g) { return g.communicator == communicator; });
   if (entry == group.gathered.end()) {
-    group.gathered.push_back({communicator, {}, {}});
+    group.gathered.push_back({communicator, {}, {}, {}});
     entry = std::prev(group.gathered.end());
   }
+  entry->profiled.add(*communicator, call, stream, group.depth + 1, group.profiled);
   entry->calls.push_back(std::move(call));
   auto& streams = entry->streams;
   if (std::find(streams.begin(), streams.end(), stream) == streams.end()) {

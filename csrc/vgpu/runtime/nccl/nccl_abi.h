@@ -19,8 +19,21 @@ struct ncclUniqueId {
   char internal[kNcclUniqueIdBytes];
 };
 
-// Only passed through: the virtual GPU has nothing to configure.
+// The virtual GPU has nothing to configure; of what is set only the communicator's name matters.
 struct ncclConfig_t;
+
+// Its beginning, from NCCL 2.27 on.
+constexpr unsigned kConfigMagic = 0xcafebeef;
+struct ConfigWithName {
+  size_t size;
+  unsigned magic;
+  unsigned version;
+  int numbers[4];
+  const char* network;
+  int more_numbers[2];
+  const char* name;
+};
+static_assert(offsetof(ConfigWithName, name) == 48);
 
 enum ncclResult_t : int {
   ncclSuccess = 0,
