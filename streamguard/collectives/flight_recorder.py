@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
-import io
-import pickle
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -14,44 +11,15 @@ from pathlib import Path
 import numpy as np
 
 from streamguard.collectives.desync import Verdict, Wait, judge
+from streamguard.collectives.plain_pickle import load_plain
 from streamguard.collectives.verdict_text import ranks_text
 from streamguard.collectives.views import Call, Stream, View
 from streamguard.errors import DumpError
 
 _RANK_IN_NAME = re.compile(r"(\d+)$")
-
-
-class _PlainUnpickler(pickle.Unpickler):
-    """Admits dicts, lists, tuples, strings, numbers and None; names what it refuses.
-
-    Those are built by opcodes alone. Whatever else a pickle can do begins with naming a global.
-    """
-
-    def __init__(self, data: bytes, path: Path) -> None:
-        super().__init__(io.BytesIO(data))
-        self._path = path
-
-    def find_class(self, module_name: str, global_name: str) -> object:
-        """Refuse every global."""
-        raise DumpError(str(self._path), f"names {module_name}.{global_name}, which is refused")
-
-    def persistent_load(self, pid: object) -> object:
-        """Refuse references to outside objects."""
-        raise DumpError(str(self._path), f"refers to the outside object {pid!r}, which is refused")
-
-
-def load_plain(path: Path) -> object:
-    """Read a pickle of plain containers, strings and numbers.
-
-    Raises:
-        DumpError: the file is damaged, or holds anything else.
-    """
-    try:
-        return _PlainUnpickler(path.read_bytes(), path).load()
-    except DumpError:
-        raise
-    except Exception as error:  # a damaged pickle raises nearly anything
-        raise DumpError(str(path), f"is no readable dump ({error})") from error
+_RANKS = re.compile(r"[\[(][\d, ]*[\])]")
+# The recorder keeps some thousand calls; numbers further apart than this come from no recorder.
+_MOST_SEQUENCES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,21 +76,22 @@ def _read(path: Path) -> Dump:
         raise DumpError(str(path), "is no Flight Recorder dump: it has no `entries`")
     try:
         groups = {
-            str(config["name"]): (str(config["desc"]), tuple(ast.literal_eval(config["ranks"])))
-            for config in content.get("pg_config", {}).values()
+            _text(config["name"]): (_text(config["desc"]), _ranks(config["ranks"]))
+            for config in _dict(content.get("pg_config", {})).values()
         }
         entries = tuple(_entry(entry) for entry in content["entries"])
-        names = {int(e["pg_id"]): str(e["process_group"][0]) for e in content["entries"]}
-        status = content.get("pg_status", {})
+        _check_sequences(entries)
+        names = {_number(e["pg_id"]): _text(e["process_group"][0]) for e in content["entries"]}
+        status = _dict(content.get("pg_status", {}))
         enqueued, completed = (
             {
-                names[int(number)]: int(value[which])
+                names[int(str(number))]: _number(value[which])
                 for number, value in status.items()
-                if int(number) in names
+                if int(str(number)) in names
             }
             for which in ("last_enqueued_collective", "last_completed_collective")
         )
-    except (KeyError, TypeError, ValueError, SyntaxError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise DumpError(
             str(path), f"is no Flight Recorder dump that is understood: {error}"
         ) from error
@@ -131,27 +100,66 @@ def _read(path: Path) -> Dump:
 
 def _entry(raw: dict[str, object]) -> Entry:
     group = raw["process_group"]
-    assert isinstance(group, (tuple, list))
-    op = str(raw["profiling_name"]).removeprefix("nccl:")
+    if not isinstance(group, (tuple, list)):
+        raise ValueError(f"{type(group).__name__} where a group is expected")
+    op = _text(raw["profiling_name"]).removeprefix("nccl:")
     is_message = bool(raw["is_p2p"])
     peer, sender = -1, False
     found = re.fullmatch(r"(send|recv) (\d+)(->|<-)(\d+)", op)
     if is_message and found is not None:
         sender, peer, op = found[1] == "send", int(found[4]), found[1]
-    frames = raw.get("frames", [])
     return Entry(
-        str(group[0]), str(group[1]), op,
-        int(raw["p2p_seq_id"] if is_message else raw["collective_seq_id"]),  # type: ignore[call-overload]
-        is_message, str(raw["state"]), _sizes(raw["input_sizes"]), _sizes(raw["output_sizes"]),
-        tuple(raw["input_dtypes"]),  # type: ignore[arg-type]
-        tuple(f"{f['filename']}:{f['line']} in {f['name']}" for f in frames),  # type: ignore[attr-defined]
+        _text(group[0]), _text(group[1]), op,
+        _number(raw["p2p_seq_id" if is_message else "collective_seq_id"]),
+        is_message, _text(raw["state"]), _sizes(raw["input_sizes"]), _sizes(raw["output_sizes"]),
+        tuple(_text(dtype) for dtype in raw["input_dtypes"]),  # type: ignore[attr-defined]
+        tuple(
+            f"{_text(f['filename'])}:{_number(f['line'])} in {_text(f['name'])}"
+            for f in raw.get("frames", [])  # type: ignore[attr-defined]
+        ),
         peer, sender,
     )  # fmt: skip
 
 
 def _sizes(raw: object) -> tuple[tuple[int, ...], ...]:
-    assert isinstance(raw, (list, tuple))
-    return tuple(tuple(int(n) for n in size) for size in raw)
+    return tuple(tuple(_number(n) for n in size) for size in raw)  # type: ignore[attr-defined]
+
+
+def _ranks(raw: object) -> tuple[int, ...]:
+    text = _text(raw)
+    if _RANKS.fullmatch(text) is None:
+        raise ValueError(f"{text[:80]!r} is no list of ranks")
+    return tuple(int(number) for number in re.findall(r"\d+", text))
+
+
+def _check_sequences(entries: Iterable[Entry]) -> None:
+    bounds: dict[str, tuple[int, int]] = {}
+    for entry in entries:
+        if not entry.is_message:
+            first, last = bounds.get(entry.group, (entry.sequence, entry.sequence))
+            bounds[entry.group] = min(first, entry.sequence), max(last, entry.sequence)
+    for group, (first, last) in bounds.items():
+        if last - first >= _MOST_SEQUENCES:
+            raise ValueError(f"the calls of group {group} are numbered from {first} to {last}")
+
+
+# Whatever comes out of a pickle may hold itself a thousand times: it is never turned into text.
+def _text(raw: object) -> str:
+    if not isinstance(raw, str):
+        raise ValueError(f"{type(raw).__name__} where a text is expected")
+    return raw
+
+
+def _number(raw: object) -> int:
+    if not isinstance(raw, int):
+        raise ValueError(f"{type(raw).__name__} where a number is expected")
+    return raw
+
+
+def _dict(raw: object) -> dict[object, dict[str, object]]:
+    if not isinstance(raw, dict):
+        raise ValueError(f"{type(raw).__name__} where a dict is expected")
+    return raw
 
 
 def views_of(dumps: Sequence[Dump]) -> dict[int, View]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from streamguard.collectives import flight_recorder
+from streamguard.collectives.plain_pickle import load_plain
 from streamguard.errors import DumpError
 from tests.cli.command import clean_environment, streamguard
 
@@ -104,7 +106,7 @@ def test_a_pickle_that_names_a_global_is_refused_by_name(
     path.write_bytes(content)
 
     with pytest.raises(DumpError) as caught:
-        flight_recorder.load_plain(path)
+        load_plain(path)
 
     assert caught.value.reason == f"names {refused}, which is refused"
 
@@ -115,7 +117,7 @@ def test_plain_containers_are_admitted(tmp_path: Path) -> None:
     path = tmp_path / "_dump_0"
     path.write_bytes(pickle.dumps(content, protocol=2))
 
-    assert flight_recorder.load_plain(path) == content
+    assert load_plain(path) == content
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", pickle.dumps({"a": 1})[:-3]])
@@ -128,3 +130,72 @@ def test_a_damaged_dump_is_an_error_with_its_path(tmp_path: Path, content: bytes
         flight_recorder.read_dumps([path])
 
     assert caught.value.path == str(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"\x80\x02Nr\xff\xff\xff\x0f.", "claims memo entry 268435455 in 9 bytes"),
+        (b"\x80\x04\x8e" + struct.pack("<Q", 10 << 30) + b"x.", "expected 10737418240 bytes in a"),
+        (b"\x80\x05\x96" + struct.pack("<Q", 10 << 30) + b"x.", "expected 10737418240 bytes in a"),
+    ],
+)
+def test_claimed_lengths_are_refused_before_memory_is_taken(
+    tmp_path: Path, content: bytes, reason: str
+) -> None:
+    """pickle takes the memory for a length, and for numbers of its memo, before it reads on."""
+    path = tmp_path / "_dump_0"
+    path.write_bytes(content)
+
+    with pytest.raises(DumpError) as caught:
+        load_plain(path)
+
+    assert reason in caught.value.reason
+
+
+def _nested(depth: int) -> list[object]:
+    content: list[object] = ["x"]
+    for _ in range(depth):
+        content = [content, content]
+    return content
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("process_group", ()),
+        ("process_group", 3),
+        ("process_group", ("0", _nested(40))),
+        ("profiling_name", _nested(40)),
+        ("state", _nested(40)),
+        ("input_dtypes", [_nested(40)]),
+        ("input_sizes", "abc"),
+        ("frames", [{"filename": _nested(40), "line": 1, "name": "f"}]),
+        ("collective_seq_id", float("inf")),
+        ("collective_seq_id", 10**12),
+        ("pg_config", [1]),
+        ("pg_config", {"0": {"name": "0", "desc": "", "ranks": "-" * 100_000 + "1"}}),
+        ("pg_config", {"0": {"name": "0", "desc": "", "ranks": "'ab'"}}),
+        ("pg_status", {"0": {"last_enqueued_collective": _nested(40)}}),
+    ],
+)
+def test_values_of_another_kind_are_refused(tmp_path: Path, key: str, value: object) -> None:
+    """A list that holds itself 2**40 times would fill the memory as text; so would a range."""
+    call = {
+        "process_group": ("0", "default_pg"), "profiling_name": "nccl:all_reduce", "is_p2p": False,
+        "collective_seq_id": 1, "p2p_seq_id": 0, "state": "completed", "input_sizes": [[4]],
+        "output_sizes": [[4]], "input_dtypes": ["Float"], "pg_id": 0, "frames": [],
+    }  # fmt: skip
+    groups = {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1]"}}
+    content: dict[str, object] = {"entries": [call, dict(call)], "pg_config": groups}
+    path = tmp_path / "_dump_0"
+    path.write_bytes(pickle.dumps(content))
+    assert len(flight_recorder.read_dumps([path])[0].entries) == 2
+    if key in call:
+        call[key] = value
+    else:
+        content[key] = value
+    path.write_bytes(pickle.dumps(content))
+
+    with pytest.raises(DumpError):
+        flight_recorder.read_dumps([path])
