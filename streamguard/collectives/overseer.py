@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from streamguard.collectives.agreement import first_difference
 from streamguard.collectives.desync import (
@@ -18,7 +19,9 @@ from streamguard.collectives.desync import (
     waits_of,
 )
 from streamguard.collectives.exchange import Reader, Store, drop_matched_messages
-from streamguard.collectives.views import View
+from streamguard.collectives.record import read_log
+from streamguard.collectives.views import View, view_of
+from streamguard.errors import CallRecordError
 
 # A rank whose watch thread says nothing for so long is taken for dead. Long enough for a thread
 # that has to wait for the GIL on a busy machine.
@@ -36,6 +39,11 @@ class _Rank:
     heard: float = 0.0
     state: dict[str, object] | None = None
     has_left: bool = False  # and its last calls were read
+    left: View | None = None  # what its file holds, once its process is gone
+
+    @property
+    def view(self) -> View:
+        return self.reader.view if self.left is None else self.left
 
 
 class Overseer:
@@ -47,15 +55,18 @@ class Overseer:
         world_size: How many ranks there are.
         hang_after_s: How long a rank may wait.
         host: Ranks on this host can be told dead at once, by their process ids.
+        directory: Where those ranks keep their records, which outlive them.
     """
 
     def __init__(
-        self, store: Store, *, epoch: int, world_size: int, hang_after_s: float, host: str
-    ) -> None:
+        self, store: Store, *, epoch: int, world_size: int, hang_after_s: float, host: str,
+        directory: Path,
+    ) -> None:  # fmt: skip
         self._store = store
         self._epoch = epoch
         self._hang_after_s = hang_after_s
         self._host = host
+        self._directory = directory
         self._ranks = {rank: _Rank(Reader(rank)) for rank in range(world_size)}
         self._unseen = list(range(world_size))
         self._compared: dict[str, int] = {}
@@ -94,12 +105,12 @@ class Overseer:
                 self._ranks[rank].reader.take(message)
                 if not key.startswith("last/"):
                     self._store.delete_key(key)
-        self._set_statuses(now)
-        return self._compare() if wanted else []
+        has_lost = self._set_statuses(now)
+        return self._compare() if wanted or has_lost else []
 
     def views(self) -> dict[int, View]:
         """Every rank that was heard of."""
-        return {rank: one.reader.view for rank, one in self._ranks.items() if one.state is not None}
+        return {rank: one.view for rank, one in self._ranks.items() if one.state is not None}
 
     @property
     def has_seen_all(self) -> bool:
@@ -159,7 +170,7 @@ class Overseer:
         self._unanswered = frozenset(self.living()) - stacks.keys()
         self._set_statuses(time.monotonic())
         for rank, stack in stacks.items():
-            self._ranks[rank].reader.view.stack = tuple(stack)
+            self._ranks[rank].view.stack = tuple(stack)
         return judge(self.views())
 
     def verdict_at_end(self) -> Verdict:
@@ -190,15 +201,20 @@ class Overseer:
         else:
             self._unseen = [r for r in self._unseen if not self._store.check([f"s/{r}"])]
 
-    def _set_statuses(self, now: float) -> None:
+    def _set_statuses(self, now: float) -> bool:
+        """Whether a rank was found gone, and has left calls that it told nobody of."""
+        has_lost = False
         for one in self._ranks.values():
-            view, state = one.reader.view, one.state
+            view, state = one.view, one.state
             if state is None:
                 continue
             view.remark = str(state.get("remark", ""))
             if state["ended"]:
                 view.status = "ended"
             elif state["host"] == self._host and not is_alive(int(str(state["pid"]))):
+                if view.status != "gone":
+                    one.left = view = self._what_is_left(view, int(str(state["pid"])))
+                    has_lost = True
                 view.status = "gone"
                 view.remark = f"process {state['pid']}"
             elif now - one.heard > (
@@ -208,6 +224,18 @@ class Overseer:
                 view.remark = f"for {now - one.heard:.0f} s"
             else:
                 view.status = "leaving" if state["leaving"] else "running"
+        return has_lost
+
+    def _what_is_left(self, told: View, pid: int) -> View:
+        """A killed rank as its file shows it: it had no time to tell its last calls."""
+        try:
+            left = view_of(read_log(self._directory / f"collectives-{told.rank}-{pid}.ring"))
+        except CallRecordError:
+            return told
+        left.members, left.names = told.members | left.members, told.names | left.names
+        # Those of the others that found these are forgotten already.
+        left.messages, left.is_partial = told.messages, told.is_partial
+        return left
 
     def _compare(self) -> list[Verdict]:
         found: list[Verdict] = []

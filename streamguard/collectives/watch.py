@@ -242,7 +242,6 @@ class Watch:
                 self._become_reader()
         if self._overseer is not None:
             self._hear_the_last(self._overseer)
-            self._report_stall(self._overseer.verdict_at_end())
             self._succession.note_agreed(self._overseer.agreed())
 
     def _ends(self) -> dict[str, int]:
@@ -260,6 +259,8 @@ class Watch:
         deadline = time.monotonic() + LAST_WAIT_S
         while True:
             self._report_differences(overseer)
+            # At once: a launcher that sees one rank fail ends the others within 0.1 s.
+            self._report_stall(overseer.verdict_at_end())
             is_last = set(overseer.living()) <= {self._rank} and overseer.has_seen_all
             if overseer.is_settled() or is_last or time.monotonic() > deadline:
                 return
@@ -269,6 +270,7 @@ class Watch:
         self._overseer = Overseer(
             self._store, epoch=self._succession.epoch, world_size=self._world_size,
             hang_after_s=self._hang_after_s, host=identity.host_hash(),
+            directory=self._recording.directory,
         )  # fmt: skip
 
     def _report_differences(self, overseer: Overseer) -> None:
@@ -309,7 +311,10 @@ class Watch:
         """Report once who is waited for in vain: an alarm may have told it before the end does."""
         if verdict.kind == "agreed" or self._overseer is None:
             return
-        if self._store.add(f"r/stall/{verdict.key}/{verdict.position}", 1) == 1:
+        # Of a rank that is gone it is said once, wherever others wait for it.
+        is_gone = verdict.kind in ("ended", "dead")
+        where = verdict.culprits if is_gone else (verdict.key, verdict.position)
+        if self._store.add(f"r/stall/{verdict.kind}/{where}", 1) == 1:
             self._notices.report(verdict, self._overseer.views())
 
     def _answer_alarm(self) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
-from streamguard.collectives import watch
+from streamguard.collectives import overseer, succession, watch
+from streamguard.collectives.record import names_path
 from tests.collectives.synthetic import CountingStore, SyntheticRank
 
 
@@ -119,3 +121,70 @@ def test_two_readers_report_a_difference_once(tmp_path: Path) -> None:
 
     assert ranks[1].watch._overseer is not None
     assert _reports(tmp_path) == [("SG310", [1], 0)]
+
+
+@pytest.fixture
+def _fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever ends from now on does so with an error."""
+    monkeypatch.setattr(sys, "last_value", RuntimeError("connection reset"), raising=False)
+
+
+def _kill(killed: SyntheticRank, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a rank's process be gone, with what it has written by now."""
+    world = list(range(killed.world_size))
+    about = {"rank": killed.rank, "world_size": len(world), "pid": killed.rank, "run": "synthetic"}
+    group = {"number": 1, "key": "0", "name": "default_pg", "ranks": world, "rank": killed.rank}
+    lines = [{"kind": "start", **about}, {"kind": "group", **group}]
+    names_path(killed.ring_path).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    store, key = killed.watch._store, f"s/{killed.rank}"
+    state = json.loads(store.get(key)) | {"pid": killed.rank}
+    store.set(key, json.dumps(state).encode())
+    for module in (overseer, succession):
+        monkeypatch.setattr(module, "is_alive", lambda pid: pid != killed.rank)
+
+
+@pytest.mark.parametrize("dead", [0, 1])
+@pytest.mark.parametrize("last", [8, 9])
+@pytest.mark.usefixtures("_fails")
+def test_the_calls_of_a_killed_rank_come_from_its_file(
+    dead: int, last: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It told one call of three before it died; the other rank has begun a fourth and fails."""
+    ranks = _ranks(2, tmp_path)
+    for rank in ranks:
+        rank.call(4)
+        rank.watch.tick()
+        rank.call(6)
+        rank.call(last if rank.rank == 1 else 8)
+    ranks[1 - dead].call(10)
+    _kill(ranks[dead], monkeypatch)
+    ranks[1 - dead].watch.end()
+
+    assert _reports(tmp_path) == ([("SG310", [1], 2)] if last == 9 else [("SG314", [dead], 3)])
+
+
+class _TerminatedError(Exception):
+    pass
+
+
+@pytest.mark.usefixtures("_fails")
+def test_a_dead_rank_is_named_before_others_are_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A launcher ends rank 0 while it waits for what rank 2, which still runs, may have to tell."""
+    ranks = _ranks(3, tmp_path)
+    for rank in ranks:
+        rank.call(4)
+        rank.watch.tick()
+    ranks[0].call(8)
+    _kill(ranks[1], monkeypatch)
+    monkeypatch.setattr(watch, "LAST_WAIT_S", 600.0)
+
+    def terminate(_: float) -> None:
+        raise _TerminatedError
+
+    monkeypatch.setattr(watch.time, "sleep", terminate)
+    with pytest.raises(_TerminatedError):
+        ranks[0].watch.end()
+
+    assert _reports(tmp_path) == [("SG314", [1], 1)]
