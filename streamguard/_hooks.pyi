@@ -24,6 +24,16 @@ def start(stack_depth: int, sink: Callable[[int], None]) -> None:
 def sample(every: int, streams: list[str]) -> None:
     """Look at ops of every n-th step and of streams of these names only; none: all streams."""
 
+def tell_places_apart(number: int) -> None:
+    """Keep a finding for each place of a pair from now on, in places of this number; 0: one."""
+
+def enter_module(number: int) -> None:
+    """The next ops of this thread are in the module of this number; 0: in none."""
+
+def finding_place(finding_id: int) -> tuple[int, bool, int, int]:
+    """Return the first finding of the same pair, whether it stands for all places beyond those
+    that are told apart, and the modules of both ops."""
+
 def enforce(only: list[str], is_timed: bool) -> None:
     """From now on put missing waits in; `only`: patterns of stream names, or none for all."""
 

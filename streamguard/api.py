@@ -12,22 +12,34 @@ from streamguard import session
 from streamguard.adapters import register_adapters
 from streamguard.config import Stacks
 from streamguard.report.model import Finding
+from streamguard.report_filter import Filters
 from streamguard.session import Session
 
 
 @contextmanager
-def watch(*, stacks: Stacks = "full", accesses: Iterable[str] = ()) -> Iterator[Session]:
+def watch(
+    *,
+    stacks: Stacks = "full",
+    accesses: Iterable[str] = (),
+    tensors: Iterable[str] = (),
+    modules: Iterable[str] = (),
+) -> Iterator[Session]:
     """Watch everything that happens inside the `with` block.
 
     Args:
         stacks: How many Python frames are kept with each op.
         accesses: Patterns of region names whose accesses are listed.
+        tensors: Patterns of names; only races on regions, parameters, buffers and gradients that
+            are called so are reported.
+        modules: Patterns of qualified names; only races in such modules are reported: on their
+            parameters, buffers and gradients, or of ops in their forward calls.
 
     Yields:
         The open session; its `findings()` and `report()` stay readable after the block.
     """
     undo = register_adapters()
-    watching = Session(stacks=stacks, accesses=accesses)
+    filters = Filters(tuple(tensors), tuple(modules))
+    watching = Session(stacks=stacks, accesses=accesses, filters=filters)
     try:
         with watching:
             yield watching

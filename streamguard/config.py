@@ -57,6 +57,8 @@ class Config:
             races change bytes.
         every: Look at the ops of every n-th training step only.
         streams: Names of streams whose ops are looked at; empty: all.
+        tensors: Names of tensors whose races are reported; empty: all.
+        modules: Names of modules whose races are reported; empty: all.
         enforce_only: Names of streams to which enforced waits are limited; empty: all.
         vgpu_devices: Number of virtual devices, or None for the machine's own GPUs.
         vgpu_schedule: Which of the allowed orders the virtual GPU takes.
@@ -88,6 +90,8 @@ class Config:
     enforce_only: tuple[str, ...] = ()
     every: int = 1
     streams: tuple[str, ...] = ()
+    tensors: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
     vgpu_devices: int | None = None
     vgpu_schedule: str = "eager"
     vgpu_values: bool = True
@@ -132,6 +136,8 @@ def parse(environ: Mapping[str, str]) -> Config:
         mode=mode or "watch",
         every=_every(environ, "STREAMGUARD_EVERY", mode),
         streams=parse_patterns(environ.get("STREAMGUARD_STREAMS", "")),
+        tensors=parse_patterns(environ.get("STREAMGUARD_TENSORS", "")),
+        modules=parse_patterns(environ.get("STREAMGUARD_MODULES", "")),
         enforce_only=parse_patterns(environ.get("STREAMGUARD_ENFORCE_ONLY", "")),
         vgpu_devices=_devices(environ, "STREAMGUARD_VGPU"),
         vgpu_schedule=_schedule(environ, "STREAMGUARD_VGPU_SCHEDULE"),

@@ -41,6 +41,7 @@ from streamguard.report.model import (
     RankSummary,
     WatchedAccess,
 )
+from streamguard.report_filter import Filters
 from streamguard.session import Session
 
 if TYPE_CHECKING:
@@ -108,6 +109,7 @@ class Program:
             enforcing=_enforcing(config),
             confirming=config.mode == "confirm",
             sampling=Sampling(every=config.every, streams=config.streams),
+            filters=Filters(tensors=config.tensors, modules=config.modules),
             on_finding=self._on_finding,
         )
         self._recording = self._new_recording()

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from streamguard.session import Session
 
 _OPTION = "--streamguard-vgpu"
+_CONFIRM = "--streamguard-confirm"
+_TENSORS = "--streamguard-tensors"
+_MODULES = "--streamguard-modules"
 _VARIABLE = "STREAMGUARD_VGPU"
 
 _session_key: pytest.StashKey[Session] = pytest.StashKey()
@@ -30,6 +33,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=int,
         metavar="N",
         help="run on N virtual devices instead of GPUs; set before torch is imported",
+    )
+    group.addoption(
+        _CONFIRM,
+        action="store_true",
+        help="try whether races change bytes: delay their first op when the pair comes again",
+    )
+    group.addoption(
+        _TENSORS,
+        default="",
+        metavar="NAME,NAME",
+        help="only races on regions, parameters and gradients of these names fail a test",
+    )
+    group.addoption(
+        _MODULES,
+        default="",
+        metavar="NAME,NAME",
+        help="only races in modules of these names fail a test",
     )
 
 
@@ -64,6 +84,16 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
         raise pytest.UsageError(f"{_OPTION} {devices}: {error}") from error
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse what cannot take effect: a process is watched in one mode."""
+    mode = os.environ.get("STREAMGUARD", "0") or "0"
+    if config.getoption(_CONFIRM) and mode not in ("0", "confirm"):
+        raise pytest.UsageError(
+            f"{_CONFIRM}: STREAMGUARD={mode} watches this process already, without trying races; "
+            "set STREAMGUARD=confirm instead"
+        )
+
+
 @pytest.fixture
 def assert_no_races(request: pytest.FixtureRequest) -> Iterator[Session]:
     """Watch the test; it fails if it has a race, or if nothing was seen that could have raced.
@@ -74,10 +104,14 @@ def assert_no_races(request: pytest.FixtureRequest) -> Iterator[Session]:
     import torch  # noqa: F401  the hooks need it loaded
 
     from streamguard.adapters import register_adapters
+    from streamguard.config import parse_patterns
+    from streamguard.report_filter import Filters
     from streamguard.session import Session
 
+    option = request.config.getoption
+    filters = Filters(parse_patterns(option(_TENSORS)), parse_patterns(option(_MODULES)))
     undo = register_adapters()
-    session = Session()
+    session = Session(confirming=option(_CONFIRM), filters=filters)
     session.start()
     request.node.stash[_session_key] = session
     try:
@@ -109,6 +143,12 @@ def _judge(report: Report) -> None:
 
     if report.status == "races":
         pytest.fail(render(report), pytrace=False)
+    if report.is_filtered_out:
+        pytest.fail(
+            f"assert_no_races checked nothing: {_TENSORS} or {_MODULES} fits nothing in this test"
+            f"\n\n{render(report)}",
+            pytrace=False,
+        )
     if report.status == "checked-nothing":
         pytest.fail(
             f"assert_no_races checked nothing: the test ran no op on a CUDA device. Without a "

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from fnmatch import fnmatchcase
 from types import TracebackType
 
 from streamguard import hooks
@@ -29,16 +28,22 @@ from streamguard.report.model import (
     Coverage,
     Finding,
     Misuse,
+    Mode,
     RankFindings,
     RankSummary,
     Report,
     WatchedAccess,
 )
+from streamguard.report_filter import Filters, ReportFilter, joined, matches
 
 _NO_STEP = -1
 
+LEFT_OUT = "races on other tensors or in other modules"
+
 _annotators: list[Annotator] = []
+_aliases: dict[str, tuple[str, ...]] = {}  # of every region's name
 _current: Session | None = None
+_filtered_sessions = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,7 @@ class Session:
             the outermost session only.
         confirming: Try whether races change bytes when their pair occurs again. Counts in the
             outermost session only.
+        filters: Names of tensors and modules whose races are reported; by default all.
         on_finding: Called for every new distinct finding, from the thread that made the second
             access, while that access is being issued; again when more of its names are known.
     """
@@ -74,6 +80,7 @@ class Session:
         enforcing: hooks.Enforcing | None = None,
         sampling: hooks.Sampling | None = None,
         confirming: bool = False,
+        filters: Filters | None = None,
         on_finding: Callable[[Finding], None] | None = None,
     ) -> None:
         self._stacks = stacks
@@ -81,10 +88,15 @@ class Session:
         self._enforcing = enforcing
         self._sampling = sampling
         self._confirming = confirming
+        self._filters = filters or Filters()
+        self._filter: ReportFilter | None = None
+        self._told_places_apart = 0
+        self._told: dict[int, int] = {}  # by pair: the finding that stands for its places
         self._on_finding = on_finding
         self._outer: Session | None = None
         self._outermost = self
         self._patterns = self._accesses  # its own, and those of the sessions around it
+        self._mode: Mode | None = None  # what it does besides watching, if it owns the hooks
         self._undo: Callable[[], None] | None = None
         self._counts_before: dict[int, int] = {}
         self._misuses_before: dict[int, int] = {}
@@ -118,12 +130,14 @@ class Session:
                 sampling=self._sampling,
                 confirming=self._confirming,
             )
+            self._mode = "enforce" if self._enforcing else "confirm" if self._confirming else None
             hooks.set_step(_NO_STEP)  # not the last step of an earlier session
         self._counts_before = {
             finding.id: finding.count for finding in map(build_finding, hooks.findings())
         }
         self._misuses_before = {misuse.id: misuse.count for misuse in _early_frees()}
         self._coverage_before = build_coverage(hooks.coverage())
+        self._start_filter()
         self._is_open = True
         _current = self
 
@@ -135,6 +149,10 @@ class Session:
         if _current is not self:
             raise UsageError("a session opened inside this one is still open; stop it first")
         self._result = self._read()
+        if self._filter is not None:
+            self._filter.stop()
+            outer = self._outer
+            hooks.tell_places_apart(0 if outer is None else outer._told_places_apart)
         if self._undo is not None:
             self._undo()
             self._undo = None
@@ -178,7 +196,7 @@ class Session:
     def report(self) -> Report:
         """A report on this process alone."""
         seen = self._state()
-        start = rank_start()
+        start = rank_start() if self._mode is None else replace(rank_start(), mode=self._mode)
         rank = RankFindings(
             start=start,
             findings=seen.findings,
@@ -209,19 +227,67 @@ class Session:
 
     def _read(self) -> _Seen:
         hooks.flush()
-        findings = []
+        findings: dict[int, Finding] = {}
+        pairs = set()
         for raw in hooks.findings():
             finding = self._outermost._reader.as_named(raw)
             count = finding.count - self._counts_before.get(finding.id, 0)
-            if count > 0:
-                findings.append(replace(finding, count=count))
+            if count <= 0:
+                continue
+            pair = hooks.finding_place(finding.id).pair
+            pairs.add(pair)
+            if self._is_listed(finding):
+                finding = replace(finding, count=count)
+                other = findings.get(pair, finding)
+                if self._told.get(pair) == finding.id:
+                    finding, other = other, finding
+                findings[pair] = finding if other is finding else joined(other, finding)
+        left_out = len(pairs) - len(findings)
         coverage = _difference(build_coverage(hooks.coverage()), self._coverage_before)
         return _Seen(
-            tuple(findings),
+            tuple(findings.values()),
             tuple(self._misuses_since_start()),
-            coverage,
+            self._with_filters(coverage, left_out),
             tuple(build_watched(raw) for raw in hooks.watched()),
         )
+
+    def _start_filter(self) -> None:
+        global _filtered_sessions
+        self._told = {}
+        self._told_places_apart = 0 if self._outer is None else self._outer._told_places_apart
+        if not self._filters:
+            return
+        # A number of its own, so that what was found before is found again, and judged here.
+        _filtered_sessions += 1
+        self._told_places_apart = _filtered_sessions
+        hooks.tell_places_apart(_filtered_sessions)
+        self._filter = ReportFilter(self._filters, _aliases)
+
+    def _is_listed(self, finding: Finding) -> bool:
+        """Waits that were put in are always reported: the program runs with them."""
+        return self._filter is None or finding.inserted is not None or self._filter.lists(finding)
+
+    def _with_filters(self, coverage: Coverage, left_out: int) -> Coverage:
+        if self._filter is None:
+            return coverage
+        return replace(
+            coverage,
+            opaque=(*coverage.opaque, *(((LEFT_OUT, left_out),) if left_out else ())),
+            filters=self._filters.texts(),
+            unmatched_filters=self._filter.unmatched(),
+        )
+
+    def _tell(self, finding: Finding) -> None:
+        """Judge it while what it is about is there; of the places of a pair, tell one."""
+        session: Session | None = _current
+        while session is not None and session is not self:
+            session._is_listed(finding)
+            session = session._outer
+        if not self._is_listed(finding) or self._on_finding is None:
+            return
+        pair = hooks.finding_place(finding.id).pair
+        if self._told.setdefault(pair, finding.id) == finding.id:
+            self._on_finding(finding)
 
     def _misuses_since_start(self) -> Iterator[Misuse]:
         for misuse in _early_frees():
@@ -234,7 +300,7 @@ class Session:
         mark_finding(build_finding(hooks.finding(finding_id)))
 
     def _new_reader(self) -> FindingReader:
-        return FindingReader(hooks.finding, annotate=_annotations, on_finding=self._on_finding)
+        return FindingReader(hooks.finding, annotate=_annotations, on_finding=self._tell)
 
 
 def current() -> Session | None:
@@ -274,7 +340,10 @@ def name_region(
     if session is None:
         return
     hooks.name_region(begin, end, name, hooks.current_op() if since_op is None else since_op)
-    if session._patterns and _is_listed((name, *aliases), session._patterns):
+    others = tuple(aliases)
+    if name not in _aliases:
+        _aliases[name] = others
+    if session._patterns and matches((name, *others), session._patterns):
         hooks.watch(begin, end, name)
     session._outermost._reader.names_have_come()
 
@@ -310,11 +379,6 @@ def end_step() -> None:
         set_step(_current._outermost._step + 1)
 
 
-def _is_listed(names: Iterable[str], patterns: Iterable[str]) -> bool:
-    literal = [_brackets_literal(pattern) for pattern in patterns]
-    return any(fnmatchcase(name, pattern) for name in names for pattern in literal)
-
-
 def _early_frees() -> list[Misuse]:
     return [build_early_free(number, raw) for number, raw in enumerate(hooks.early_frees())]
 
@@ -324,11 +388,6 @@ def _annotations(raw: RawFinding) -> Mapping[str, object]:
     for annotate in _annotators:
         annotations.update(annotate(raw))
     return annotations
-
-
-def _brackets_literal(pattern: str) -> str:
-    """Names carry indices in brackets, so brackets stand for themselves in a pattern."""
-    return pattern.replace("[", "[[]")
 
 
 def _difference(after: Coverage, before: Coverage) -> Coverage:

@@ -70,4 +70,17 @@ void DetectorState::file_watched() {
   for (const core::WatchedAccess& access : engine.take_watched()) watch_log.add(access, step);
 }
 
+uint64_t DetectorState::place_of(const core::Race& race) const {
+  std::string text = std::to_string(places_told_apart) + ' ' + std::to_string(race.overlap.begin) +
+                     ' ' + std::to_string(race.overlap.end);
+  for (const core::AccessRecord* access : {&race.first, &race.second}) {
+    text += ' ' + std::to_string(modules.at(access->thread, access->op));
+    for (const auto& named : names.lookup(race.overlap, access->op, access->allocation)) {
+      text += ' ' + named.text;
+    }
+  }
+  const uint64_t hash = std::hash<std::string>{}(text);
+  return hash == FindingStore::kAnyPlace ? 1 : hash;
+}
+
 }  // namespace streamguard::detection

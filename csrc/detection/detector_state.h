@@ -11,6 +11,7 @@
 #include "detection/early_frees.h"
 #include "detection/findings.h"
 #include "detection/labels.h"
+#include "detection/module_log.h"
 #include "detection/streams.h"
 #include "detection/watch_log.h"
 #include "trace/recorded_engine.h"
@@ -52,6 +53,8 @@ struct DetectorState {
   std::unordered_set<uint64_t> graph_blocks;  // addresses of blocks that captures allocated
   Counters counters;
   int64_t step = -1;
+  ModuleLog modules;
+  uint64_t places_told_apart = 0;  // not 0: findings are kept by place, in places of this number
   core::LabelId free_label = labels.intern_op("free");
 
   /// Names bytes of the block that is there now.
@@ -76,7 +79,7 @@ struct DetectorState {
       const size_t before = findings.all().size();
       for (const core::Race& race : engine.take_races()) {
         on_race(race);
-        findings.add(race, step);
+        findings.add(race, step, places_told_apart == 0 ? FindingStore::kAnyPlace : place_of(race));
       }
       has_news = findings.all().size() != before;
     }
@@ -88,6 +91,8 @@ struct DetectorState {
 
  private:
   void file_watched();
+  /// Which bytes, what they are called now, and in which modules the ops were, as a hash.
+  uint64_t place_of(const core::Race& race) const;
 };
 
 }  // namespace streamguard::detection

@@ -3,6 +3,11 @@
 #include <algorithm>
 
 namespace streamguard::detection {
+namespace {
+
+constexpr uint64_t kRest = UINT64_MAX;
+
+}  // namespace
 
 bool FindingStore::is_known_reuse(const core::Race& race) {
   if (race.domain != core::Race::Domain::kReuse) return false;
@@ -12,25 +17,29 @@ bool FindingStore::is_known_reuse(const core::Race& race) {
 }
 
 FindingStore::Finding* FindingStore::find_or_add(const core::Race& race, int64_t step,
-                                                 bool is_inserted) {
+                                                 bool is_inserted, uint64_t place) {
   const Key key{race.kind,         race.domain,        race.first.label,
                 race.second.label, race.first.site,    race.second.site,
                 race.first.stream, race.second.stream, is_inserted};
-  const auto known = by_key_.find(key);
-  if (known != by_key_.end()) return &findings_[static_cast<size_t>(known->second)];
+  Places& places = by_key_[key];
+  const bool is_rest = places.size() >= kMostPlaces && places.count(place) == 0;
+  const auto known = places.find(is_rest ? kRest : place);
+  if (known != places.end()) return &findings_[static_cast<size_t>(known->second)];
   if (findings_.size() == kMostFindings) {
     ++left_out_;
     return nullptr;
   }
   const int next = static_cast<int>(findings_.size());
-  by_key_.emplace(key, next);
-  findings_.push_back({next, race, step, 0, {}, {}});
+  const int pair =
+      places.empty() ? next : findings_[static_cast<size_t>(places.begin()->second)].pair;
+  places.emplace(is_rest ? kRest : place, next);
+  findings_.push_back({next, race, step, 0, {}, {}, pair, is_rest});
   return &findings_.back();
 }
 
-void FindingStore::add(const core::Race& race, int64_t step) {
+void FindingStore::add(const core::Race& race, int64_t step, uint64_t place) {
   if (is_known_reuse(race)) return;
-  Finding* const finding = find_or_add(race, step, false);
+  Finding* const finding = find_or_add(race, step, false, place);
   if (finding != nullptr) ++finding->count;
 }
 
@@ -38,7 +47,7 @@ std::vector<int> FindingStore::add_inserted_wait(const std::vector<core::Race>& 
                                                  bool is_awaited_running) {
   std::vector<int> ids;
   for (const core::Race& race : races) {
-    Finding* const finding = find_or_add(race, step, true);
+    Finding* const finding = find_or_add(race, step, true, kAnyPlace);
     // One op that races by several of its accesses waits once.
     if (finding == nullptr || std::find(ids.begin(), ids.end(), finding->id) != ids.end()) continue;
     ids.push_back(finding->id);

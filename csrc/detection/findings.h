@@ -31,7 +31,9 @@ struct Tries {
 /// Distinct findings, each with the data of its first occurrence.
 ///
 /// Two races are the same finding when kind, domain, both ops, both source lines and both streams
-/// agree; which bytes and which step may differ, or a loop would flood the report. Of the accesses
+/// agree; which bytes and which step may differ, or a loop would flood the report. Where a report
+/// is filtered by such facts, a pair has a finding for each of its places, up to kMostPlaces, and
+/// one for the rest. Of the accesses
 /// to one new block that race with the same access to the bytes' last block, only the first is
 /// kept: the block was handed out too early once, whoever uses it then.
 ///
@@ -40,6 +42,8 @@ struct Tries {
 class FindingStore {
  public:
   static constexpr size_t kMostFindings = 10'000;
+  static constexpr size_t kMostPlaces = 256;
+  static constexpr uint64_t kAnyPlace = 0;
 
   struct Finding {
     int id;  // position, from 0
@@ -48,9 +52,12 @@ class FindingStore {
     uint64_t count;
     std::optional<InsertedWaits> inserted;
     std::optional<Tries> tries;
+    int pair = id;         // the first finding of the same pair
+    bool is_rest = false;  // of the places beyond kMostPlaces
   };
 
-  void add(const core::Race& race, int64_t step);
+  /// `place`: what tells occurrences of one pair apart.
+  void add(const core::Race& race, int64_t step, uint64_t place = kAnyPlace);
   /// A wait was put in that orders these pairs, which would have raced. Counts it once for each
   /// distinct pair. Returns: their ids.
   std::vector<int> add_inserted_wait(const std::vector<core::Race>& races, int64_t step,
@@ -70,9 +77,10 @@ class FindingStore {
  private:
   using Key = std::tuple<core::Race::Kind, core::Race::Domain, core::LabelId, core::LabelId,
                          core::SiteId, core::SiteId, core::StreamId, core::StreamId, bool>;
+  using Places = std::map<uint64_t, int>;
 
   // Null, and counted, when the pair is new and the store is full.
-  Finding* find_or_add(const core::Race& race, int64_t step, bool is_inserted);
+  Finding* find_or_add(const core::Race& race, int64_t step, bool is_inserted, uint64_t place);
 
   /// Whether an earlier race said that this access met this block.
   bool is_known_reuse(const core::Race& race);
@@ -81,7 +89,7 @@ class FindingStore {
   static constexpr size_t kReusesKept = 4096;
 
   std::set<std::pair<core::OpId, core::AllocationId>> reuses_;
-  std::map<Key, int> by_key_;
+  std::map<Key, Places> by_key_;
   std::deque<Finding> findings_;
   size_t announced_ = 0;
   uint64_t left_out_ = 0;

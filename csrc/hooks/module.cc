@@ -167,6 +167,26 @@ void set_step(int64_t step) {
   Sampling::get().set_step(step);
 }
 
+void tell_places_apart(uint64_t number) {
+  Detector::Access(Detector::get())->places_told_apart = number;
+}
+
+void enter_module(uint32_t number) {
+  const core::HostThreadId thread = this_thread().id;
+  const Detector::Access state(Detector::get());
+  state->modules.enter(thread, state->engine.current_op(), number);
+}
+
+py::tuple finding_place(int id) {
+  const Detector::Access state(Detector::get());
+  const auto& all = state->findings.all();
+  const detection::FindingStore::Finding& finding = all.at(static_cast<size_t>(id));
+  const core::Race& race = finding.race;
+  return py::make_tuple(finding.pair, finding.is_rest,
+                        state->modules.at(race.first.thread, race.first.op),
+                        state->modules.at(race.second.thread, race.second.op));
+}
+
 void sample(uint64_t every, std::vector<std::string> streams) {
   Sampling::get().set(every, std::move(streams));
 }
@@ -188,6 +208,9 @@ PYBIND11_MODULE(_hooks, module) {
   module.def("begin_anew_in_child", &begin_anew_in_child);
   module.def("activate", &activate);
   module.def("sample", &sample, py::arg("every"), py::arg("streams"));
+  module.def("tell_places_apart", &tell_places_apart, py::arg("number"));
+  module.def("enter_module", &enter_module, py::arg("number"));
+  module.def("finding_place", &finding_place, py::arg("finding_id"));
   module.def("enforce", &enforce, py::arg("only"), py::arg("is_timed"));
   module.def("confirm", &confirm, py::arg("probes"));
   module.def("flush", &flush);

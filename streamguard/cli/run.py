@@ -45,6 +45,8 @@ _OPTIONS = {
     "enforce_only": "STREAMGUARD_ENFORCE_ONLY",
     "every": "STREAMGUARD_EVERY",
     "streams": "STREAMGUARD_STREAMS",
+    "tensors": "STREAMGUARD_TENSORS",
+    "modules": "STREAMGUARD_MODULES",
 }
 
 
@@ -110,6 +112,12 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     add("--every", metavar="N", help="look at every N-th training step only; order is always kept")
     add("--streams", metavar="STREAM,STREAM", help="look at ops on streams of these names only")
+    add(
+        "--tensors",
+        metavar="NAME,NAME",
+        help="report only races on regions, parameters and gradients of these names",
+    )
+    add("--modules", metavar="NAME,NAME", help="report only races in modules of these names")
     add("--enforce", action="store_true", help="put the missing waits in, and report them")
     add(
         "--confirm",

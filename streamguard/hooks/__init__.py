@@ -21,8 +21,10 @@ from streamguard.hooks.results import (
     devices,
     early_frees,
     finding,
+    finding_place,
     findings,
     flush,
+    tell_places_apart,
     watched,
 )
 
@@ -36,6 +38,7 @@ __all__ = [
     "devices",
     "early_frees",
     "finding",
+    "finding_place",
     "findings",
     "flush",
     "install",
@@ -44,6 +47,7 @@ __all__ = [
     "name_stream",
     "note",
     "set_step",
+    "tell_places_apart",
     "watch",
     "watched",
 ]

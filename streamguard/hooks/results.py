@@ -5,6 +5,7 @@ Names, stream roles and source lines are looked up when these functions are call
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 NAMES_SHOWN = 8  # of kernels that are not observed
@@ -21,6 +22,39 @@ def finding(finding_id: int) -> dict[str, object]:
     from streamguard import _hooks
 
     return _hooks.finding(finding_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a finding belongs.
+
+    Attributes:
+        pair: The first finding of the same pair of lines.
+        is_rest: It stands for all places of the pair beyond those that are told apart.
+        modules: Numbers of the modules that its ops were issued in.
+    """
+
+    pair: int
+    is_rest: bool
+    modules: tuple[int, int]
+
+
+def finding_place(finding_id: int) -> Place:
+    """Return where a finding belongs."""
+    from streamguard import _hooks
+
+    pair, is_rest, first, second = _hooks.finding_place(finding_id)
+    return Place(pair, is_rest, (first, second))
+
+
+def tell_places_apart(number: int) -> None:
+    """Keep a finding for each place of a pair from now on, in places of this number; 0: one.
+
+    Places are the bytes, their names, and the modules in which the ops are issued.
+    """
+    from streamguard import _hooks
+
+    _hooks.tell_places_apart(number)
 
 
 def findings() -> list[dict[str, object]]:

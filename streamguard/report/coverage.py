@@ -23,6 +23,9 @@ def coverage_lines(report: Report) -> Iterator[str]:
         )
     for note in report.notes:
         yield f"incomplete: {note}"
+    for text in report.unmatched_filters:
+        kind, _, pattern = text.partition(" ")
+        yield f"incomplete: no {kind[:-1]} is called '{pattern}' (--{kind})"
     if report.checked_nothing:
         yield f"checked nothing: {_nothing_reason(report)}"
 
@@ -97,4 +100,6 @@ def _nothing_reason(report: Report) -> str:
         )
     if all(rank.summary is None for rank in report.ranks):
         return "no rank wrote a summary: killed, or ended by os._exit; what it ran is not known"
+    if report.is_filtered_out:
+        return "the filter fits nothing, so no race could be reported; this run proves nothing"
     return "ranks took part, but no op on CUDA memory was seen; this run proves nothing"

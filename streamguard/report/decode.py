@@ -113,6 +113,8 @@ def decode_coverage(values: Mapping[str, object]) -> Coverage:
         syncs=fields.integer("syncs", 0),
         waits_inserted=fields.integer("waits_inserted", 0),
         waits_not_inserted=fields.integer("waits_not_inserted", 0),
+        filters=fields.texts("filters"),
+        unmatched_filters=fields.texts("unmatched_filters"),
         layers=fields.texts("layers"),
         opaque=()
         if opaque is None

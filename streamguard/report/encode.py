@@ -100,6 +100,8 @@ def encode_coverage(coverage: Coverage) -> Json:
         "waits_inserted": coverage.waits_inserted,
         "waits_not_inserted": coverage.waits_not_inserted,
         "layers": list(coverage.layers),
+        "filters": list(coverage.filters),
+        "unmatched_filters": list(coverage.unmatched_filters),
         "opaque": dict(coverage.opaque),
         "gave_way": list(coverage.gave_way),
         "launches_observed": coverage.launches_observed,

@@ -176,7 +176,7 @@ def _merge_findings(processes: Sequence[RankFindings]) -> tuple[MergedFinding, .
             entry.finding = replace(
                 entry.finding,
                 inserted=_sum(entry.finding.inserted, finding.inserted),
-                tries=_sum_tries(entry.finding.tries, finding.tries),
+                tries=sum_tries(entry.finding.tries, finding.tries),
             )
     merged = [entry for group in entries.values() for entry in group]
     return tuple(
@@ -190,7 +190,8 @@ def _sum(a: InsertedWaits | None, b: InsertedWaits | None) -> InsertedWaits | No
     return InsertedWaits(a.running + b.running, a.timed + b.timed, a.waited_ms + b.waited_ms)
 
 
-def _sum_tries(a: Tries | None, b: Tries | None) -> Tries | None:
+def sum_tries(a: Tries | None, b: Tries | None) -> Tries | None:
+    """The tries of two findings that are reported as one."""
     if a is None or b is None:
         return a or b
     shown = a if a.showing or not b.showing else b

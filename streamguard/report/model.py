@@ -225,6 +225,8 @@ class Coverage:
     Attributes:
         waits_inserted: Waits that enforcing put in.
         waits_not_inserted: Waits that it could not put in; their races are findings.
+        filters: Patterns that the report was limited to, each behind its kind: "tensors a*".
+        unmatched_filters: Those of them that nothing was called like.
         opaque: Launches outside any observed op, by kind.
         gave_way: Layers that left their place to another tool, and to which.
         unregistered_kernels: Native kernels registered after the hooks: their ops are not seen.
@@ -241,6 +243,8 @@ class Coverage:
     waits_inserted: int = 0
     waits_not_inserted: int = 0
     layers: tuple[str, ...] = ()
+    filters: tuple[str, ...] = ()
+    unmatched_filters: tuple[str, ...] = ()
     opaque: tuple[tuple[str, int], ...] = ()
     gave_way: tuple[str, ...] = ()
     launches_observed: bool = False
@@ -390,14 +394,35 @@ class Report:
         return sum(rank.summary.coverage.waits_inserted for rank in self.ranks if rank.summary)
 
     @property
+    def unmatched_filters(self) -> tuple[str, ...]:
+        """The filter patterns, behind their kinds, that nothing on any rank was called like."""
+        coverages = [rank.summary.coverage for rank in self.ranks if rank.summary]
+        filtered = [coverage for coverage in coverages if coverage.filters and coverage.ops]
+        return tuple(
+            text
+            for text in (filtered[0].filters if filtered else ())
+            if all(text in coverage.unmatched_filters for coverage in filtered)
+        )
+
+    @property
+    def is_filtered_out(self) -> bool:
+        """Whether a filter was given of which no pattern fits anything: it hides every race."""
+        filters = {
+            text for rank in self.ranks if rank.summary for text in rank.summary.coverage.filters
+        }
+        fitting = filters - set(self.unmatched_filters)
+        return {text.split()[0] for text in filters} != {text.split()[0] for text in fitting}
+
+    @property
     def checked_nothing(self) -> bool:
-        """Whether no rank saw a single op: such a run proves nothing.
+        """Whether no rank saw a single op, or none could be reported: such a run proves nothing.
 
         A rank that died before its summary is taken to have seen ops if it found something.
         """
         if self.findings:
             return False
-        return not any(rank.summary and rank.summary.coverage.ops for rank in self.ranks)
+        has_ops = any(rank.summary and rank.summary.coverage.ops for rank in self.ranks)
+        return not has_ops or self.is_filtered_out
 
     @property
     def status(self) -> Status:

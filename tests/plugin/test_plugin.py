@@ -63,6 +63,53 @@ def test_outcome_is_checked():
     assert not torch.cuda.is_available() or torch.cuda.device_count() == 2
 """
 
+LOOPS = """
+import torch
+
+
+def loop(*, is_repaired):
+    side_stream = torch.cuda.Stream()
+    values = torch.ones(1024, device="cuda")
+    torch.cuda.synchronize()
+    for i in range(4):
+        with torch.cuda.stream(side_stream):
+            values.fill_(2.0 + i)
+        if is_repaired:
+            torch.cuda.current_stream().wait_stream(side_stream)
+        values.mul(2)
+        torch.cuda.synchronize()
+
+
+def test_racy(assert_no_races):
+    loop(is_repaired=False)
+
+
+def test_repaired(assert_no_races):
+    loop(is_repaired=True)
+"""
+
+MODELS = """
+import pytest
+import torch
+
+
+side_stream = torch.cuda.Stream()
+
+
+def race():
+    model = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.Linear(16, 16)).cuda()
+    torch.cuda.synchronize()
+    with torch.cuda.stream(side_stream):
+        model[1].weight.data.mul_(2)
+    model(torch.ones(4, 16, device="cuda"))
+    torch.cuda.synchronize()
+
+
+@pytest.mark.parametrize("time", [1, 2])
+def test_racy(assert_no_races, time):
+    race()
+"""
+
 
 def _pytest(
     directory: Path, *arguments: str, environ: Mapping[str, str] | None = None
@@ -193,3 +240,50 @@ def test_a_watched_test_inside_a_watched_program(directory: Path) -> None:
     assert "PASSED test_streams.py::test_repaired" in result.stdout
     assert "FAILED test_streams.py::test_racy_again" in result.stdout
     assert "SUMMARY streamguard races=3 misuses=0" in result.stderr
+
+
+def test_races_are_tried_when_asked(directory: Path) -> None:
+    """With the option the failure says whether bytes changed; without it nothing is tried."""
+    (directory / "test_loops.py").write_text(LOOPS)
+    command = ("--streamguard-vgpu", "2", "test_loops.py")
+
+    tried = _pytest(directory, *command, "--streamguard-confirm")
+    watched = _pytest(directory, *command)
+
+    assert "1 failed, 1 passed" in tried.stdout
+    assert "confirm   seen: bytes changed in 1 of" in tried.stdout
+    assert " confirmed=1 " in tried.stdout
+    assert "1 failed, 1 passed" in watched.stdout
+    assert "confirm" not in watched.stdout
+
+
+def test_trying_needs_a_process_that_is_not_watched_in_another_mode(directory: Path) -> None:
+    """Under STREAMGUARD=1 the option could not take effect: said, not ignored."""
+    environ = clean_environment(STREAMGUARD="1", STREAMGUARD_VGPU="2")
+
+    result = _pytest(directory, "--streamguard-confirm", environ=environ)
+
+    assert result.returncode == 4
+    assert "set STREAMGUARD=confirm instead" in result.stderr
+    assert "passed" not in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("filters", "outcome"),
+    [
+        (("--streamguard-tensors", "1.*"), "2 failed"),
+        (("--streamguard-modules", "0"), "2 passed"),
+        (("--streamguard-modules", "absent"), "2 failed"),
+    ],
+    ids=["listed", "left out", "unmatched"],
+)
+def test_only_races_that_a_filter_lists_fail_a_test(
+    directory: Path, filters: tuple[str, str], outcome: str
+) -> None:
+    """Every test is judged by its own races, also where the same lines raced before."""
+    (directory / "test_models.py").write_text(MODELS)
+
+    result = _pytest(directory, "--streamguard-vgpu", "2", "test_models.py", *filters)
+
+    assert outcome in result.stdout.splitlines()[-1]
+    assert ("fits nothing in this test" in result.stdout) == (filters[1] == "absent")

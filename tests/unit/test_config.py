@@ -105,10 +105,12 @@ def test_a_comma_in_brackets_does_not_split_patterns() -> None:
 def test_modes_and_what_limits_them_are_read() -> None:
     """`enforce` watches and puts waits in; patterns and steps say for what."""
     config = parse({"STREAMGUARD": "enforce", "STREAMGUARD_ENFORCE_ONLY": "reduction_stream, copy"})
+    filtered = parse({"STREAMGUARD_TENSORS": "ipg_buffer*, a.weight", "STREAMGUARD_MODULES": "a"})
     sampled = parse({"STREAMGUARD": "1", "STREAMGUARD_EVERY": "10", "STREAMGUARD_STREAMS": "copy*"})
 
     assert config == Config(active=True, mode="enforce", enforce_only=("reduction_stream", "copy"))
     assert sampled == Config(active=True, every=10, streams=("copy*",))
+    assert filtered == Config(tensors=("ipg_buffer*", "a.weight"), modules=("a",))
 
 
 def test_a_trace_is_refused_where_races_are_tried(tmp_path: Path) -> None:

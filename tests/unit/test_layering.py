@@ -38,6 +38,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "streamguard.vgpu",
         "streamguard.finding_reader",
     ),
+    ("streamguard.report_filter",),
     (
         "streamguard.session",
         "streamguard.node_report",
