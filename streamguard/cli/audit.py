@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,16 +42,43 @@ def add_parser(subparsers: Subparsers) -> None:
     add("--vgpu", metavar="N", help="run on N virtual devices; no GPU is needed")
     add("--output", metavar="DIR", help="directory of the result files (./streamguard-<run>)")
     add("--from", dest="source", metavar="DIR", help="audit the files of an earlier run")
-    add("--rank", type=int, default=0, metavar="R", help="whose traffic is shown (0)")
-    add("--max-ratio", type=float, metavar="X", help="exit with 66 above X times the minimum")
+    add("--rank", type=_rank, default=0, metavar="R", help="whose traffic is shown (0)")
+    add("--max-ratio", type=_ratio, metavar="X", help="exit with 66 above X times the minimum")
     add("--no-timing", action="store_true", help="do not measure how long the calls take")
     add("--json", action="store_true", help="print JSON to standard output instead of text")
     add("--chart", metavar="FILE.png", help="draw a bar chart (needs matplotlib)")
     add("--scheme", choices=_SCHEMES, help="scheme, where it is not recognised")
-    add("--parameters", type=int, metavar="P", help="trainable parameters, with --scheme")
-    add("--accumulation", type=int, default=1, metavar="A", help="micro-batches, with --scheme (1)")
+    add("--parameters", type=_count, metavar="P", help="trainable parameters, with --scheme")
+    add(
+        "--accumulation",
+        type=_count,
+        default=1,
+        metavar="A",
+        help="micro-batches, with --scheme (1)",
+    )
     add("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the command to audit")
     parser.set_defaults(run=run)
+
+
+def _rank(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no rank; expected 0, 1, …")
+    return int(text)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not understood; expected 1, 2, …")
+    return int(text)
+
+
+def _ratio(text: str) -> float:
+    # Nothing is above "nan" or "inf": a budget that can never be exceeded checks nothing.
+    if re.fullmatch(r"\d+(\.\d*)?|\.\d+", text) is None or float(text) == 0:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not understood; expected a number above 0, such as 1.2"
+        )
+    return float(text)
 
 
 _SCHEMES = ("DDP", "ZeRO-0", "ZeRO-1", "ZeRO-2", "ZeRO-3", "FSDP")
@@ -65,6 +93,11 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("expected a command after --, or --from DIR, and not both")
     if (arguments.scheme is None) != (arguments.parameters is None):
         raise UsageError("--scheme and --parameters go together")
+    if arguments.chart:
+        from streamguard.collectives.audit_chart import refuse_impossible
+
+        # Before a command that may take hours.
+        refuse_impossible(Path(arguments.chart))
     status, directory, run_id = 0, Path(arguments.source or ""), None
     if command:
         run_id = new_run_id()
@@ -103,8 +136,10 @@ def _read_rank(directory: Path, run_id: str | None, rank: int) -> RankLog | None
     problem = f"rank {rank} recorded no collective"
     if directory.is_dir():
         logs = [log for log in read_logs(directory, run_id) if log.rank == rank]
-        if logs and len(logs[0].records):
-            return logs[0]
+        # Of a job that was started again, or of several runs, the last one.
+        newest = max(logs, key=lambda log: log.started, default=None)
+        if newest is not None and len(newest.records):
+            return newest
     else:
         problem = f"no rank wrote to {directory}"
     print(f"streamguard audit: checked nothing: {problem}", file=sys.stderr)
@@ -131,11 +166,11 @@ def _report(arguments: argparse.Namespace, directory: Path, run_id: str | None) 
         size = max(len(group.ranks) for group in log.groups.values())
         scheme = Scheme(arguments.scheme, size, arguments.parameters, arguments.accumulation)
     audit = audit_rank(log, scheme)
+    _write(audit, as_json=arguments.json)
     if arguments.chart:
         from streamguard.collectives.audit_chart import write_chart
 
         write_chart(audit, Path(arguments.chart))
-    _write(audit, as_json=arguments.json)
     limit = arguments.max_ratio
     if limit is None:
         return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from streamguard.collectives.audit import Audit
@@ -9,19 +10,33 @@ from streamguard.collectives.audit_text import size_text
 from streamguard.errors import UsageError
 
 
-def write_chart(audit: Audit, path: Path) -> None:
-    """Draw what one rank sends a step, by phase and op, with the minimum beside it.
+def refuse_impossible(path: Path) -> None:
+    """Find out whether a chart can be drawn into a file, without touching it.
 
     Raises:
-        UsageError: matplotlib is not installed.
+        UsageError: matplotlib is not installed, draws no such files, or there is no such directory.
     """
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
     except ImportError as error:
         raise UsageError(
             f"{path}: a chart needs matplotlib: pip install streamguard[chart]"
         ) from error
+    if path.suffix.lower().removeprefix(".") not in FigureCanvasAgg.filetypes:
+        raise UsageError(f"--chart {path}: no kind of picture that is known; expected FILE.png")
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise UsageError(f"--chart {path}: cannot be written; expected FILE.png in a directory")
+
+
+def write_chart(audit: Audit, path: Path) -> None:
+    """Draw what one rank sends a step, by phase and op, with the minimum beside it.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     steps = max(audit.steps, 1)
     rows = [row for row in audit.rows if row.wire_bytes > 0 and row.phase != "setup"]
     labels = [f"{row.phase}: {row.op}" for row in rows]
@@ -58,4 +73,7 @@ def write_chart(audit: Audit, path: Path) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     if rows:
         axes.legend(loc="lower right", frameon=False)
-    figure.savefig(path, dpi=120)
+    try:
+        figure.savefig(path, dpi=120)
+    except OSError as error:
+        raise UsageError(f"--chart {path}: {error.strerror}") from error
