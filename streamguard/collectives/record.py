@@ -182,6 +182,8 @@ class RingReader:
         if len(header) < 4 or header[0].tobytes() != MAGIC:
             raise ValueError(f"{path}: no ring of collectives")
         self._capacity = int(header[1])
+        if self._capacity == 0:
+            raise ValueError("its ring has room for no call")
         self._next = np.memmap(path, "<u8", "r", offset=16, shape=(1,))
         self._records = np.memmap(path, RECORD, "r", offset=HEADER_BYTES, shape=(self._capacity,))
 
@@ -221,7 +223,7 @@ def read_log(ring: Path) -> RankLog:
         log.records, end = RingReader(ring).read()
     except KeyError as error:
         raise CallRecordError(str(ring), f"a line of names has no {error}") from error
-    except (ValueError, TypeError, IndexError, OverflowError, OSError) as error:
+    except (ValueError, TypeError, IndexError, OverflowError, RecursionError, OSError) as error:
         raise CallRecordError(str(ring), f"{str(error)[:200]}") from error
     if len(log.records) and int(log.records["op"].max()) >= len(OPS):
         raise CallRecordError(str(ring), f"there is no op {int(log.records['op'].max())}")

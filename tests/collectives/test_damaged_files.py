@@ -106,3 +106,27 @@ def test_the_command_says_what_is_damaged(directory: Path, tmp_path: Path) -> No
     assert result.stderr == (
         f"streamguard desync: {ring}: its names are empty; leave this file out\n"
     )
+
+
+@pytest.mark.parametrize("line", ["[" * 100_000, '{"kind": "group", "number": 1e400}'])
+def test_a_line_that_no_rank_writes_is_refused(line: str, directory: Path) -> None:
+    """Python's JSON reader gives up on deep nesting with an error of its own."""
+    ring = directory / "collectives-0-0.ring"
+    with names_path(ring).open("a") as file:
+        file.write(line + "\n")
+
+    with pytest.raises(CallRecordError):
+        read_log(ring)
+
+
+def test_a_ring_without_room_is_refused(directory: Path) -> None:
+    """Its header says 0: it would read as a rank that has made no call."""
+    ring = directory / "collectives-0-0.ring"
+    content = bytearray(ring.read_bytes())
+    content[8:16] = bytes(8)
+    ring.write_bytes(content)
+
+    with pytest.raises(CallRecordError) as caught:
+        read_log(ring)
+
+    assert caught.value.reason == "its ring has room for no call"
