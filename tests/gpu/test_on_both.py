@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from streamguard.collectives.record import read_logs
 from tests.enforce.running import run
 
 CONFIRM = "tests/confirm/cases.py"
@@ -65,3 +66,24 @@ def test_an_asynchronous_collective_is_watched(
     done = run(tmp_path, "tests/gpu/one_rank.py", how, devices=devices)
 
     assert [race["code"] for race in done.of_type("race")] == codes
+
+
+def test_nccl_tells_the_profiler_plugin_of_calls_found_by_dlsym(
+    devices: int, tmp_path: Path
+) -> None:
+    """NCCL loads it, and what it is told has the program's own numbers in it."""
+    done = run(tmp_path, "tests/gpu/message_to_itself.py", devices=devices)
+    (log,) = read_logs(tmp_path)
+    (note,) = log.notes_of("unrecorded")
+    newest = note["newest"]
+    assert isinstance(newest, list)
+
+    assert done.printed["answers"] == [0] * 6
+    assert (note["calls"], note["uncounted"]) == ({"ncclRecv": 1, "ncclSend": 1}, "")
+    keys = ("function", "type", "count", "send", "receive", "peer", "ranks", "heard")
+    source, target = done.printed["source"], done.printed["target"]
+    assert [tuple(call[key] for key in keys) for call in newest] == [
+        ("ncclSend", "ncclFloat32", 16, source, 0, 0, 1, False),
+        ("ncclRecv", "ncclFloat32", 16, 0, target, 0, 1, False),
+    ]
+    assert "ncclRecv outside torch.distributed 1, ncclSend outside torch.distributed 1" in done.text

@@ -203,6 +203,32 @@ def test_what_needs_no_kernel_of_nccl_is_not_told(run_vgpu: RunVgpu, tmp_path: P
     ]
 
 
+CAPTURED = """\
+from raw_cuda import new_stream, ok
+stream, graph, executable = new_stream(), ctypes.c_void_p(), ctypes.c_void_p()
+ok("cudaStreamBeginCapture", stream, 2)
+assert nccl.ncclAllReduce(at(0), at(64), n(4), FLOAT32, SUM, comm, stream) == 0
+ok("cudaStreamEndCapture", stream, ctypes.byref(graph))
+ok("cudaGraphInstantiate", ctypes.byref(executable), graph, ctypes.c_ulonglong(0))
+ok("cudaGraphLaunch", executable, stream)
+ok("cudaGraphLaunch", executable, stream)"""
+
+
+def test_of_a_captured_call_nothing_is_told_when_it_is_launched(
+    run_vgpu: RunVgpu, tmp_path: Path
+) -> None:
+    """Launches of the graph need no work of NCCL on the host where no network takes part."""
+    plugin = build_plugin(tmp_path / "plugin.so", version=5)
+
+    heard = _transcript(run_vgpu, CAPTURED, str(plugin))
+
+    started = [re.sub(r"^\d+<\d+ ", "", line) for line in heard if "<" in line]
+    assert [re.sub("stream A.-?[0-9]+", "stream S", line) for line in started] == [
+        "group call depth 1 captured 1",
+        "coll call AllReduce 4 ncclFloat32 root 0 stream S captured 1",
+    ]
+
+
 def test_a_short_name_stands_for_a_library(run_vgpu: RunVgpu, tmp_path: Path) -> None:
     """`mine` is libnccl-profiler-mine.so; without the variable it is libnccl-profiler.so."""
     build_plugin(tmp_path / "libnccl-profiler-mine.so", version=5)
