@@ -243,8 +243,9 @@ def test_a_short_name_stands_for_a_library(run_vgpu: RunVgpu, tmp_path: Path) ->
 
 @pytest.mark.parametrize("value", ["none", "absent", "/no/such/file.so"])
 def test_without_a_plugin_calls_go_on(run_vgpu: RunVgpu, tmp_path: Path, value: str) -> None:
-    """`none` loads nothing, not even the library of the default name; nor does a wrong name."""
+    """`none` loads nothing, not even a library of that name; nor does a wrong name."""
     build_plugin(tmp_path / "libnccl-profiler.so", version=5)
+    build_plugin(tmp_path / "libnccl-profiler-none.so", version=5)
 
     assert _transcript(run_vgpu, ONE_CALL, value, LD_LIBRARY_PATH=str(tmp_path)) == ["left"]
 
