@@ -106,9 +106,9 @@ class ReportFilter:
     def _region_names(self, given: Iterable[str]) -> Iterator[str]:
         for name in given:
             # A name may tell the place and what lies there: "ipg_buffer[0], gradient of x.weight".
-            yield name
-            yield from name.split(", ")
-            yield from self._aliases.get(name, ())
+            for part in {name, *name.split(", ")}:
+                yield part
+                yield from self._aliases.get(part, ())
 
 
 def joined(shown: Finding, other: Finding) -> Finding:

@@ -59,6 +59,11 @@ def race() -> None:
         "ipg_buckets[torch.bfloat16].buffer[0]",
         aliases=("ipg_buffer[0]",),
     )
+    session.name_region(
+        plain.data_ptr(),
+        plain.data_ptr() + plain.nbytes,
+        "ipg_buckets[torch.bfloat16].buffer[0], gradient of bucketed.weight",
+    )
     write_on_side(lambda: plain.fill_(1))
     plain.sqrt()
     torch.cuda.synchronize()
@@ -81,6 +86,7 @@ CASES = {
     "parameter and gradient": {"tensors": ["first.weight"]},
     "gradient": {"tensors": ["gradient of *"]},
     "alias": {"tensors": ["ipg_buffer[*]"]},
+    "gradient in a bucket": {"tensors": ["bucketed.*"]},
     "module": {"modules": ["second"]},
     "ops of a module": {"modules": ["leaky"]},
     "ops of the next module": {"modules": ["again"]},
