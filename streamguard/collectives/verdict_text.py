@@ -110,10 +110,12 @@ def _what(verdict: Verdict, views: Mapping[int, View]) -> str:
         case "ended":
             return f"{culprits} ended without a call that others wait in"
         case "slow":
+            # A file does not tell how its process ended, if it did not end by itself.
+            is_known = all(views[rank].status != "stopped" for rank in verdict.culprits)
+            reasons = "slow, or busy" if is_known else "killed, slow, or busy"
             return (
                 f"{culprits} {'has' if len(verdict.culprits) == 1 else 'have'} not reached a call "
-                "that others wait in; no rank called anything wrong: slow, or busy outside "
-                "collectives"
+                f"that others wait in; no rank called anything wrong: {reasons} outside collectives"
             )
         case "agreed":
             return "all ranks agree"

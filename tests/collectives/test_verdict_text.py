@@ -89,6 +89,18 @@ def test_a_rank_that_ended() -> None:
     _check_verdict("SG313", views)
 
 
+def test_a_file_does_not_tell_a_killed_rank_from_a_slow_one() -> None:
+    """After the job: rank 3's file has no end, and says nothing about why."""
+    views = {r: _view(r, "ended", dp=(1, 2)) for r in WORLD}
+    views[3] = _view(3, "stopped", dp=(1,))
+    headline = render(judge(views), views).splitlines()[0]
+
+    assert headline == (
+        "SG315 rank 3 has not reached a call that others wait in; no rank called anything wrong: "
+        "killed, slow, or busy outside collectives"
+    )
+
+
 def test_a_rank_that_is_gone() -> None:
     """SG314: with its process and its last call."""
     views = {r: _view(r, dp=(1, 2)) for r in WORLD}
