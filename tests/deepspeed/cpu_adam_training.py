@@ -32,7 +32,8 @@ def main() -> None:
     train = with_zero(int(sys.argv[1]), make_optimizer, offload_optimizer=on_host)
     difference = float((train(rank) - on_cpu(rank)).abs().max())
     outcome = "equal" if difference <= TOLERANCE else f"differs by {difference}"
-    print(f"rank {rank}: {outcome}, {STEPS} steps", flush=True)
+    # One write, line end included: torchrun's ranks share a pipe and do not buffer.
+    sys.stdout.write(f"rank {rank}: {outcome}, {STEPS} steps\n")
     dist.destroy_process_group()
 
 
