@@ -13,6 +13,7 @@ from torch.nn import Module
 from streamguard.errors import UsageError
 from streamguard.zero.loss_scale import LossScale
 from streamguard.zero.norm import clip_factor, global_norm
+from streamguard.zero.options import check_dtype, check_optimizer, check_positive
 from streamguard.zero.parameters import FlatParameters
 from streamguard.zero.reducer import (
     DEFAULT_BUCKET_BYTES,
@@ -36,7 +37,8 @@ class ZeroOptimizer(SavedOptimizer):
 
     Use it as any torch optimizer; `backward()` reduces, `step()` updates this rank's part and
     gathers all parts. Every rank calls `backward()` and `step()` equally often. Gradients are
-    not in `param.grad`; `gradient_of` gives them.
+    not in `param.grad`; between `reducer.wait_for_shards()` and `step()` this rank's part of them
+    is in `reducer.shards.view(fragment)` of `reducer.fragments`.
 
     The host waits for the device only where a value is read: with a loss scale that can overflow
     (once a step), and where the caller reads `norm`.
@@ -93,8 +95,12 @@ class ZeroOptimizer(SavedOptimizer):
     ) -> None:
         if overlap_gather and not isinstance(model_or_params, Module):
             raise UsageError("overlap_gather waits in the modules' forward; give the module itself")
-        if max_norm is not None and not max_norm > 0:
-            raise UsageError(f"max_norm={max_norm}: expected a positive number")
+        check_optimizer(optimizer_class)
+        check_dtype("master_dtype", master_dtype)
+        if max_norm is not None:
+            check_positive("max_norm", max_norm)
+        if loss_scale is not None and not isinstance(loss_scale, LossScale):
+            check_positive("loss_scale", loss_scale)
         groups = _groups_of(model_or_params)
         super().__init__(groups, dict(options))
         given = [parameter for group in self.param_groups for parameter in group["params"]]
@@ -163,6 +169,7 @@ class ZeroOptimizer(SavedOptimizer):
         self.reducer.wait_for_shards()
         if self._scale_gradients():
             self._copy_options()
+            self._drop_made_states()
             self.inner.step()
             self.flat.write_own_parts()
             self.reducer.clear()
@@ -177,10 +184,14 @@ class ZeroOptimizer(SavedOptimizer):
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget all gradients since the last step; with `set_to_none` or without.
 
+        Those of a backward before this optimizer was made, which are in `param.grad`, too.
+
         Raises:
             UsageError: a backward did not end; `abandon()` is for that.
         """
         self.reducer.clear()
+        for parameter in (*self.reducer.parameters, *self.reducer.frozen):
+            parameter.grad = None
 
     def backward(self, loss: Tensor) -> None:
         """Run backward of the loss, scaled if there is a loss scale."""
@@ -197,12 +208,23 @@ class ZeroOptimizer(SavedOptimizer):
         """Let every `backward()` inside only accumulate on this rank."""
         return self.reducer.no_sync()
 
-    def abandon(self) -> None:
+    def abandon(self, *, backwards: int = 1) -> None:
         """Give this step up, after an exception in one rank's forward or backward.
 
         Every rank calls it in place of `step()`; nothing of the step's gradients remains.
+
+        Args:
+            backwards: How often a step calls `backward()` outside `no_sync()`.
+
+        Raises:
+            UsageError: this rank has begun more of them.
         """
-        self.reducer.abandon()
+        self.reducer.abandon(backwards=backwards)
+
+    def close(self) -> None:
+        """Let go of the parameters, which keep their values: another optimizer may take them."""
+        self.reducer.close()
+        self.flat.stop_waiting()
 
     def wait_for_parameters(self) -> None:
         """Let the current stream read all parameters; only `overlap_gather` needs it."""
@@ -236,7 +258,7 @@ class ZeroOptimizer(SavedOptimizer):
         if any(parameter.requires_grad for parameter in self.reducer.frozen):
             raise UsageError(
                 "a parameter that was frozen when the optimizer was made needs a gradient now; "
-                "make a new ZeroOptimizer after unfreezing"
+                "call close(), then make a new ZeroOptimizer"
             )
 
     def _scale_gradients(self) -> bool:

@@ -16,6 +16,7 @@ from streamguard.zero.shards import Fragment
 if TYPE_CHECKING:
     from torch import Tensor
     from torch.nn import Module
+    from torch.utils.hooks import RemovableHandle
 
 
 class FlatParameters:
@@ -50,6 +51,7 @@ class FlatParameters:
             source = distributed.get_global_rank(key.process_group, 0)
             distributed.broadcast(flat, source, group=key.process_group)
             flat.record_stream(reducer.communication_stream)
+        self._waiting: list[RemovableHandle] = []
         # fragment -> the values that the optimizer updates
         self.masters: dict[Fragment, Tensor] = {}
         self._copied: list[tuple[Tensor, Tensor]] = []  # own part of the parameters, its master
@@ -105,7 +107,13 @@ class FlatParameters:
                 if id(parameter) in index_of
             )
             if indices:
-                part.register_forward_pre_hook(self._waiter(indices))
+                self._waiting.append(part.register_forward_pre_hook(self._waiter(indices)))
+
+    def stop_waiting(self) -> None:
+        """Let the current stream read all parameters, and submodules wait for nothing more."""
+        self.before_read_all()
+        while self._waiting:
+            self._waiting.pop().remove()
 
     def _waiter(self, indices: tuple[int, ...]) -> Callable[..., None]:
         return lambda *_: self.before_read(indices)

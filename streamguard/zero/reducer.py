@@ -20,6 +20,7 @@ import torch
 import torch.distributed as distributed
 
 from streamguard.errors import UsageError
+from streamguard.zero import options
 from streamguard.zero.autograd_graph import reachable_leaves
 from streamguard.zero.collectives import reduce_scatter_in_place
 from streamguard.zero.hand_over import Edge, HandOver
@@ -36,6 +37,17 @@ if TYPE_CHECKING:
 
 DEFAULT_BUCKET_BYTES = 25 * 1024 * 1024
 DEFAULT_RING_SIZE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Hook:
+    """Tells a reducer that the gradient of one of its parameters is there."""
+
+    reducer: GradientReducer
+    parameter: int
+
+    def __call__(self, _: Parameter) -> None:
+        self.reducer.on_gradient(self.parameter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +113,12 @@ class GradientReducer:
         on_reduced: Callable[[Bucket, Tensor], None] | None = None,
         without_edge: Edge | None = None,
     ) -> None:
-        if stage not in (1, 2):
-            raise UsageError(f"stage={stage}: expected 1 or 2")
-        if ring_size < 1:
-            raise UsageError(f"ring_size={ring_size}: expected at least 1")
-        if not predivide > 0:
-            raise UsageError(f"predivide={predivide}: expected a positive number")
+        options.check_stage(stage)
+        options.check_count("ring_size", ring_size)
+        options.check_count("bucket_bytes", bucket_bytes)
+        options.check_positive("predivide", predivide)
+        options.check_dtype("reduce_dtype", reduce_dtype)
+        options.check_dtype("shard_dtype", shard_dtype)
         laid_out = lay_out(
             parameters,
             process_group=process_group or distributed.group.WORLD,
@@ -115,6 +127,7 @@ class GradientReducer:
             shard_dtype=shard_dtype,
             bucket_bytes=bucket_bytes,
         )
+        _check_unhooked(laid_out.parameters)
         self.parameters: tuple[Parameter, ...] = laid_out.parameters
         self.frozen: tuple[Parameter, ...] = laid_out.frozen
         self.layout: Layout = laid_out.layout
@@ -151,7 +164,7 @@ class GradientReducer:
         self._unreachable: list[int] = []
         self._task = -1  # autograd's id of the backward that opened the round
         self._hooks = [
-            parameter.register_post_accumulate_grad_hook(self._hook_of(index))
+            parameter.register_post_accumulate_grad_hook(_Hook(self, index))
             for index, parameter in enumerate(self.parameters)
         ]
 
@@ -229,16 +242,30 @@ class GradientReducer:
             self.hand_over.after_step(torch.cuda.current_stream(self.device))
             self._reduced_rounds = 0
 
-    def abandon(self) -> None:
-        """Take part in one round with what arrived, zeros for the rest, and forget its result.
+    def abandon(self, *, backwards: int = 1) -> None:
+        """Take part in the rounds that this rank lacks, with zeros, and forget all gradients.
 
         After an exception in one rank's forward or backward, every rank calls it in place of the
         step; then all have issued the same collectives and go on with the next batch.
+
+        Args:
+            backwards: How often a step calls `backward()` outside `no_sync()`.
+
+        Raises:
+            UsageError: this rank has begun more of them, so the others would wait for each other.
         """
-        if self.is_round_open or self._reduced_rounds == 0:
+        options.check_count("backwards", backwards)
+        begun = self._reduced_rounds + self.is_round_open
+        if begun > backwards:
+            raise UsageError(
+                f"abandon(backwards={backwards}) after {begun} backwards outside no_sync(); "
+                "expected how many a whole step has, the same number on every rank"
+            )
+        while self._reduced_rounds < backwards:
             if not self.is_round_open:
                 self._rounds.open()
             self._reduce_rest()
+        self._rounds.forget_sums()
         for parameter in self.parameters:
             parameter.grad = None
         self.hand_over.after_step(torch.cuda.current_stream(self.device))
@@ -262,11 +289,8 @@ class GradientReducer:
                 "Call abandon() on every rank, then go on with the next batch"
             )
 
-    def _hook_of(self, index: int) -> Callable[[Parameter], None]:
-        return lambda _: self._on_gradient(index)
-
-    def _on_gradient(self, index: int) -> None:
-        """Runs after autograd has accumulated `grad`, with the stream of that work current."""
+    def on_gradient(self, index: int) -> None:
+        """Take the gradient of a parameter; runs on autograd's stream, after it was accumulated."""
         gradient = self.parameters[index].grad
         if gradient is None:
             return
@@ -282,7 +306,11 @@ class GradientReducer:
             if not self._accumulates_only:
                 self._rounds.note_absent(self._unreachable)
         elif task != self._task:
-            self.check_round("backward()")
+            raise UsageError(
+                "a gradient of another backward() before the first one has ended: an earlier one "
+                "raised (call abandon() on every rank), or activation checkpointing runs one "
+                "inside (use use_reentrant=False)"
+            )
         self._rounds.note(index)
         if self._overlap and not self._accumulates_only:
             self._rounds.reduce_full()
@@ -317,3 +345,18 @@ class GradientReducer:
             shard.copy_(own).mul_(factor)
         if self._on_reduced is not None:
             self._on_reduced(bucket, shard)
+
+
+def _check_unhooked(parameters: Iterable[Parameter]) -> None:
+    """Refuse parameters of another reducer: its hooks would take the gradients away.
+
+    Raises:
+        UsageError: one has hooks of a reducer that was not closed.
+    """
+    for index, parameter in enumerate(parameters):
+        hooks = getattr(parameter, "_post_accumulate_grad_hooks", None) or {}
+        if any(isinstance(hook, _Hook) for hook in hooks.values()):
+            raise UsageError(
+                f"parameter {index} belongs to another reducer, which takes its gradients; "
+                "call close() of that ZeroOptimizer or GradientReducer first"
+            )

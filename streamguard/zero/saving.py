@@ -13,6 +13,9 @@ from streamguard.zero.shards import Fragment
 from streamguard.zero.state import (
     State,
     check_fingerprint,
+    check_groups,
+    check_keys,
+    check_masters,
     cut,
     fingerprint,
     is_divided,
@@ -42,6 +45,7 @@ class SavedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torch is n
     flat: FlatParameters
     inner: torch.optim.Optimizer
     loss_scale: LossScale | None
+    _has_made_states = False
     _norm_group: ProcessGroup
     _gradients: dict[Fragment, Tensor]
 
@@ -77,7 +81,8 @@ class SavedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torch is n
         """Return sharded tensors for `torch.distributed.checkpoint`, by the torch index.
 
         `checkpoint.load` reads into them in place, at any world size; give the result to
-        `load_sharded_state_dict` afterwards. A new optimizer gets its (empty) state here.
+        `load_sharded_state_dict` afterwards. A new optimizer has no state yet; what stands for it
+        here is dropped at the first step, unless a state is loaded into it.
         """
         from streamguard.zero.checkpoint import sharded_tensors
 
@@ -85,7 +90,12 @@ class SavedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torch is n
         index_of = self._torch_indices()
         states = self._states()
         names = sorted({name for state in states.values() for name in state})
-        result: dict[str, Any] = {"state": {}, "masters": {}, "param_groups": self._options()}
+        result: dict[str, Any] = {
+            "state": {},
+            "masters": {},
+            "param_groups": self._options(),
+            "has_state": not self._has_made_states,
+        }
         for name in names:
             whole = {f: s[name] for f, s in states.items() if is_divided(f, s[name])}
             for parameter, tensor in sharded_tensors(self.reducer, whole).items():
@@ -105,37 +115,56 @@ class SavedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torch is n
         Without `masters` the present parameters are taken.
 
         Raises:
-            UsageError: it holds the shards of another layout.
+            UsageError: it holds the shards of another layout, or the state of another model.
         """
+        check_keys(state_dict, ("state", "param_groups"))
         if "zero_shards" in state_dict:
             check_fingerprint(state_dict["zero_shards"], self.reducer)
             masters = dict(zip(self.flat.masters, state_dict["masters"], strict=True))
             inner = {name: state_dict[name] for name in ("state", "param_groups")}
         else:
-            torch_index = self._torch_indices()
-            parameters = self.reducer.parameters
-            whole = state_dict.get("masters", {})
-            masters = {
-                f: whole[torch_index[f.parameter]].reshape(-1)[f.begin : f.begin + f.length]
-                for f in (self.flat.masters if whole else ())
-            }
-            states = {
-                number: cut(
-                    fragment,
-                    state_dict["state"][torch_index[fragment.parameter]],
-                    elements=parameters[fragment.parameter].numel(),
-                )
-                for number, fragment in enumerate(self._inner_order())
-                if torch_index[fragment.parameter] in state_dict["state"]
-            }
-            inner = {"state": states, "param_groups": self._renumbered(state_dict["param_groups"])}
+            masters, inner = self._cut_whole(state_dict)
         self.inner.load_state_dict(inner)
+        self._has_made_states = False
         self._take_options(inner["param_groups"])
         self._finish_loading(masters, state_dict.get("loss_scale"))
 
+    def _cut_whole(
+        self, state_dict: Mapping[str, Any]
+    ) -> tuple[dict[Fragment, Tensor], dict[str, Any]]:
+        """Take this rank's masters and inner state out of whole tensors."""
+        check_groups(state_dict["param_groups"], self.param_groups)
+        torch_index = self._torch_indices()
+        sizes = {torch_index[i]: p.numel() for i, p in enumerate(self.reducer.parameters)}
+        whole = state_dict.get("masters", {})
+        check_masters(whole, sizes)
+        divided = self._divided_names()
+        masters = {
+            f: whole[torch_index[f.parameter]].reshape(-1)[f.begin : f.begin + f.length]
+            for f in (self.flat.masters if whole else ())
+        }
+        states = {
+            number: cut(
+                fragment,
+                state_dict["state"][index],
+                parameter=index,
+                elements=sizes[index],
+                divided=divided,
+            )
+            for number, fragment in enumerate(self._inner_order())
+            if (index := torch_index[fragment.parameter]) in state_dict["state"]
+        }
+        return masters, {
+            "state": states,
+            "param_groups": self._renumbered(state_dict["param_groups"]),
+        }
+
     def load_sharded_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Take over a `sharded_state_dict` that `checkpoint.load` has filled; a collective."""
+        check_keys(state_dict, ("state", "param_groups", "loss_scale", "has_state"))
         index_of = self._torch_indices()
+        # What was saved before the first step is what `_make_states` made there.
+        self._has_made_states = not state_dict["has_state"]
         for fragment, state in self._states().items():
             loaded = state_dict["state"][str(index_of[fragment.parameter])]
             for name, value in loaded.items():
@@ -186,12 +215,25 @@ class SavedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]  # torch is n
         for gradient in self._gradients.values():
             gradient.zero_()
         self.inner.step()
+        self._has_made_states = True
         for gradient, before in zip(self._gradients.values(), gradients, strict=True):
             gradient.copy_(before)
         for master, before in zip(self.flat.masters.values(), kept, strict=True):
             master.data.copy_(before)
         for group, rate in zip(self.inner.param_groups, rates, strict=True):
             group["lr"] = rate
+
+    def _drop_made_states(self) -> None:
+        """Let the inner optimizer begin anew if its state is only what `_make_states` made."""
+        if self._has_made_states:
+            self.inner.state.clear()
+            self._has_made_states = False
+
+    def _divided_names(self) -> set[str]:
+        """Names of the state values that have an entry for every element."""
+        self._make_states()
+        states = self._states().items()
+        return {name for f, state in states for name in state if is_divided(f, state[name])}
 
     def _states(self) -> dict[Fragment, State]:
         return {

@@ -6,7 +6,7 @@ Every function that says so is a collective: all ranks call it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -106,18 +106,89 @@ def whole_states(
     return wholes
 
 
-def cut(fragment: Fragment, whole: State, *, elements: int) -> State:
-    """Return a fragment's part of one parameter's whole state."""
+def cut(
+    fragment: Fragment, whole: State, *, parameter: int, elements: int, divided: Collection[str]
+) -> State:
+    """Return a fragment's part of one parameter's whole state.
+
+    Args:
+        fragment: A range of the parameter.
+        whole: Its whole state.
+        parameter: Its torch index, for the error.
+        elements: Its size.
+        divided: Names of values that have an entry for every element: of a parameter of shape []
+            they look like the others.
+
+    Raises:
+        UsageError: a value is of a parameter of another size.
+    """
     part: State = {}
     for name, value in whole.items():
-        if isinstance(value, torch.Tensor) and value.numel() == elements and value.dim() > 0:
-            flat = value.reshape(-1)
-            part[name] = flat.narrow(0, fragment.begin, fragment.length).clone()
-        elif isinstance(value, torch.Tensor):
+        if not isinstance(value, torch.Tensor):
+            part[name] = value
+        elif value.dim() == 0 and name not in divided:
             part[name] = value.clone()
         else:
-            part[name] = value
+            check_size(f"{name} of parameter {parameter}", value, elements)
+            flat = value.reshape(-1)
+            part[name] = flat.narrow(0, fragment.begin, fragment.length).clone()
     return part
+
+
+def check_size(what: str, value: Tensor, elements: int) -> None:
+    """Refuse a value of a parameter of another size.
+
+    Raises:
+        UsageError: it is one.
+    """
+    if value.numel() != elements:
+        raise UsageError(
+            f"{what} has {value.numel()} elements in the loaded state and {elements} in this "
+            "model; expected the state of the same model. Nothing was loaded"
+        )
+
+
+def check_masters(masters: Mapping[int, Tensor], sizes: Mapping[int, int]) -> None:
+    """Refuse masters of another model.
+
+    Raises:
+        UsageError: one is missing or of another size.
+    """
+    for index, elements in sizes.items() if masters else ():
+        if index not in masters:
+            raise UsageError(
+                f"the loaded state has no master of parameter {index}; expected the state of a "
+                "job with the same frozen parameters. Nothing was loaded"
+            )
+        check_size(f"the master of parameter {index}", masters[index], elements)
+
+
+def check_keys(state_dict: object, names: Sequence[str]) -> None:
+    """Refuse what is no optimizer state.
+
+    Raises:
+        UsageError: it is no mapping with these keys.
+    """
+    found = sorted(map(str, state_dict)) if isinstance(state_dict, Mapping) else type(state_dict)
+    if not isinstance(state_dict, Mapping) or any(name not in state_dict for name in names):
+        raise UsageError(
+            f"this is no optimizer state: found {found}, expected {', '.join(names)}. Pass what "
+            "state_dict(), full_state_dict() or sharded_state_dict() returned to its own loader"
+        )
+
+
+def check_groups(saved: Sequence[Mapping[str, Any]], present: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse parameter groups of other sizes.
+
+    Raises:
+        UsageError: they differ in number or in one's size.
+    """
+    sizes = [[len(group["params"]) for group in groups] for groups in (saved, present)]
+    if sizes[0] != sizes[1]:
+        raise UsageError(
+            f"the loaded state has parameter groups of {sizes[0]} parameters, this optimizer of "
+            f"{sizes[1]}; give the constructor the same groups. Nothing was loaded"
+        )
 
 
 def check_fingerprint(saved: object, reducer: GradientReducer) -> None:

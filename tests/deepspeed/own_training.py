@@ -199,3 +199,25 @@ def raise_inside_backward(rank: int, ranks: int, argument: dict[str, Any]) -> li
         if hook is not None:
             hook.remove()
     return said
+
+
+def sparse_gradient(rank: int, ranks: int, argument: dict[str, Any]) -> str:
+    """Return what the first backward of a sparse embedding says."""
+    logging.getLogger("DeepSpeed").setLevel(logging.ERROR)
+    own.register_import_hooks()
+    model = nn.Sequential(nn.Embedding(6, WIDTH, sparse=True), nn.Linear(WIDTH, 4))
+    engine, _, _, _ = deepspeed.initialize(
+        model=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        config={
+            "train_micro_batch_size_per_gpu": 1,
+            "bf16": {"enabled": True},
+            "zero_allow_untested_optimizer": True,
+            "zero_optimization": {"stage": argument["stage"]},
+        },
+    )
+    try:
+        engine.backward(engine(torch.tensor([1], device="cuda")).float().sum())
+    except UsageError as error:
+        return str(error)
+    return "trained"

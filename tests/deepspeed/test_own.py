@@ -205,6 +205,15 @@ def test_a_backward_after_one_that_raised_says_so(jobs: Jobs) -> None:
     ]
 
 
+@pytest.mark.parametrize("stage", [1, 2])
+def test_a_sparse_gradient_is_refused_with_its_name(jobs: Jobs, stage: int) -> None:
+    """DeepSpeed's own reducer fails in the middle of it, too, but says nothing of why."""
+    program = "tests.deepspeed.own_training:sparse_gradient"
+    (said,) = jobs.run(program, {"stage": stage}, ranks=1)
+
+    assert said.startswith("0.weight has a sparse gradient, which ZeRO cannot divide")
+
+
 CELLS = (
     *(Cell(release, "producers") for release in ("0.18.5", "0.18.8", "0.19.2", "0.19.8")),
     *(Cell(release, "oversize") for release in ("0.18.5", "0.19.8")),

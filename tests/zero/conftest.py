@@ -20,7 +20,11 @@ def jobs() -> Iterator[Jobs]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
     with Jobs(
         devices=DEVICES,
-        preload=["tests.zero.training_programs", "streamguard.verify.own"],
+        preload=[
+            "tests.zero.training_programs",
+            "tests.zero.misuse_programs",
+            "streamguard.verify.own",
+        ],
         environment=environment,
     ) as running:
         yield running

@@ -128,9 +128,16 @@ class PartitionReducer:
         """Take a gradient that is ready on the current stream; it is gone once it is copied.
 
         Raises:
-            UsageError: it is the parameter's second one in this backward.
+            UsageError: it is the parameter's second one in this backward, or it is sparse.
         """
         index = self._index_of[id(parameter)]
+        gradient = self._gradient_of(index)
+        if gradient is not None and gradient.is_sparse:
+            name = self._optimizer.param_names.get(parameter, "a parameter")
+            raise UsageError(
+                f"{name} has a sparse gradient, which ZeRO cannot divide among the ranks; make its "
+                "module with sparse=False"
+            )
         if not self._rounds.is_open:
             self._rounds.open()
         if torch._C._current_graph_task_id() == -1:
