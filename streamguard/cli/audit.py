@@ -8,6 +8,7 @@ import json
 import os
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,13 +50,7 @@ def add_parser(subparsers: Subparsers) -> None:
     add("--chart", metavar="FILE.png", help="draw a bar chart (needs matplotlib)")
     add("--scheme", choices=_SCHEMES, help="scheme, where it is not recognised")
     add("--parameters", type=_count, metavar="P", help="trainable parameters, with --scheme")
-    add(
-        "--accumulation",
-        type=_count,
-        default=1,
-        metavar="A",
-        help="micro-batches, with --scheme (1)",
-    )
+    add("--accumulation", type=_count, metavar="A", help="micro-batches of a step, if not seen")
     add("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the command to audit")
     parser.set_defaults(run=run)
 
@@ -155,16 +150,20 @@ def _write(audit: Audit, *, as_json: bool) -> None:
 
 
 def _report(arguments: argparse.Namespace, directory: Path, run_id: str | None) -> int:
-    from streamguard.collectives.audit import audit_rank
+    from streamguard.collectives.audit import audit_rank, scheme_of
     from streamguard.collectives.theory import Scheme
 
     log = _read_rank(directory, run_id, arguments.rank)
     if log is None:
         return CHECKED_NOTHING
-    scheme = None
+    scheme, _ = scheme_of(log.notes_of("scheme"))
     if arguments.scheme is not None:
         size = max(len(group.ranks) for group in log.groups.values())
-        scheme = Scheme(arguments.scheme, size, arguments.parameters, arguments.accumulation)
+        scheme = Scheme(arguments.scheme, size, arguments.parameters)
+    if arguments.accumulation is not None:
+        if scheme is None:
+            raise UsageError("--accumulation: no scheme was recognised; give --scheme as well")
+        scheme = replace(scheme, accumulation=arguments.accumulation)
     audit = audit_rank(log, scheme)
     _write(audit, as_json=arguments.json)
     if arguments.chart:

@@ -306,6 +306,11 @@ def _above_minimum(
     is_sharded = scheme is not None and scheme.is_sharded
     text = f"{comparison.phase}: {comparison.op} {comparison.ratio:.2f} × minimum"
     repair = "send each byte once, to the ranks that need it"
+    if comparison.phase == "gradients" and scheme is not None and scheme.name == "DDP":
+        repair = (
+            "reduce each gradient once a step; of several micro-batches run all but the last under "
+            "`no_sync()`"
+        )
     if comparison.phase == "gradients" and is_sharded and comparison.op == "all_reduce":
         text += "; reduce_scatter would send 1.00 ×"
         if settings.get("reduce_scatter") is True:

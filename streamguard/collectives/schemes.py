@@ -39,6 +39,7 @@ def listen(listener: Listener) -> Undo:
     """Wrap what is there and what will be imported. Returns undo."""
     undo: list[Undo] = []
     engines: list[object] = []
+    sharded = _Sharded(listener)
 
     def ddp(module: ModuleType) -> None:
         undo.append(_after(module.DistributedDataParallel, "__init__", lambda model, _: (
@@ -67,7 +68,7 @@ def listen(listener: Listener) -> Undo:
     undo.append(after_import("torch.nn.parallel.distributed", ddp))
     undo.append(after_import("torch.distributed.fsdp.fully_sharded_data_parallel", fsdp))
     undo.append(after_import("torch.distributed.fsdp._fully_shard._fully_shard", lambda _: (
-        undo.append(_fully_shard(listener)))))  # fmt: skip
+        undo.append(_fully_shard(sharded)))))  # fmt: skip
     undo.append(after_import("deepspeed.runtime.engine", deepspeed))
 
     def own(module: ModuleType) -> None:
@@ -81,7 +82,7 @@ def listen(listener: Listener) -> Undo:
         undo.append(lambda: setattr(module.ZeroOptimizer, "__init__", original))
 
     undo.append(after_import("streamguard.zero.optimizer", own))
-    undo.append(_plain_optimizers(listener, engines))
+    undo.append(_plain_optimizers(listener, engines, sharded))
 
     def undo_all() -> None:
         while undo:
@@ -124,7 +125,31 @@ def _wrapped(name: str, model: object, group: object) -> dict[str, object]:
     return {"name": name, "ranks": size, "parameters": total}
 
 
-def _fully_shard(listener: Listener) -> Undo:
+class _Sharded:
+    """What FSDP2 has announced, and how many backward passes a step has: nobody is told of them."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._note: dict[str, object] = {}
+        self._accumulation = 1
+        self._passes = 0
+
+    def announce(self, note: dict[str, object]) -> None:
+        self._note = note
+        self._listener.on_scheme(note)
+
+    def passed_backward(self, _state: object, _result: object) -> None:
+        self._passes += 1
+
+    def stepped(self) -> None:
+        """The step with the most passes counts: the last one of an epoch may have fewer."""
+        passes, self._passes = self._passes, 0
+        if self._note and passes > self._accumulation:
+            self._accumulation = passes
+            self.announce({**self._note, "accumulation": passes})
+
+
+def _fully_shard(sharded: _Sharded) -> Undo:
     # The root is known only at its first forward; its lazy initialisation is the earliest point.
     try:
         from torch.distributed.fsdp._fully_shard._fsdp_state import FSDPState
@@ -148,11 +173,16 @@ def _fully_shard(listener: Listener) -> Undo:
                     gathers = 2
         # A DTensor's numel is that of the whole.
         total = _count(parameters.values())
-        listener.on_scheme(
-            {"name": "FSDP", "ranks": ranks, "parameters": total, "gathers": gathers}
-        )
+        sharded.announce({"name": "FSDP", "ranks": ranks, "parameters": total, "gathers": gathers})
 
-    return _after(FSDPState, "_lazy_init", initialised)
+    undo = _after(FSDPState, "_lazy_init", initialised)
+    undo_passes = _after(FSDPState, "_root_post_backward_final_callback", sharded.passed_backward)
+
+    def undo_both() -> None:
+        undo_passes()
+        undo()
+
+    return undo_both
 
 
 def _parameter_groups(state: object) -> list[object]:
@@ -263,7 +293,7 @@ def _group_name(group: object) -> str:
     return "" if decay is None else ("no_decay" if decay == 0 else f"decay {decay:g}")
 
 
-def _plain_optimizers(listener: Listener, engines: list[object]) -> Undo:
+def _plain_optimizers(listener: Listener, engines: list[object], sharded: _Sharded) -> Undo:
     """Steps of torch optimizers; DeepSpeed's engine counts for itself and overrules."""
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
@@ -279,6 +309,7 @@ def _plain_optimizers(listener: Listener, engines: list[object]) -> Undo:
         if not first:
             first.append(weakref.ref(optimizer))
         count[0] += 1
+        sharded.stepped()
         listener.on_step(count[0])
 
     handle = register_optimizer_step_post_hook(stepped)

@@ -10,11 +10,14 @@ import pytest
 
 from streamguard.collectives.record import names_path
 from tests.cli.command import streamguard
+from tests.collectives.launch import launch
 from tests.collectives.synthetic import CountingStore, SyntheticRank
 
 
-def _record(directory: Path, *, calls: int, started: float = 1.0, pid: int = 0) -> None:
-    """Rank 0 of two: one step of DDP with 1000 gradients, reduced in calls of 1000 elements."""
+def _record(
+    directory: Path, *, calls: int, started: float = 1.0, pid: int = 0, scheme: str = "DDP"
+) -> None:
+    """Rank 0 of two: one step with 1000 gradients, reduced in calls of 1000 elements."""
     directory.mkdir(exist_ok=True)
     rank = SyntheticRank(0, 2, directory, CountingStore())
     for _ in range(calls):
@@ -23,7 +26,7 @@ def _record(directory: Path, *, calls: int, started: float = 1.0, pid: int = 0) 
         {"kind": "start", "rank": 0, "world_size": 2, "pid": pid, "run": "job", "time": started},
         {"kind": "group", "number": 1, "key": "0", "name": "dp", "ranks": [0, 1], "rank": 0},
         {"kind": "site", "number": 20, "frames": [["engine.py", 20, "allreduce_bucket"]]},
-        {"kind": "scheme", "name": "DDP", "ranks": 2, "parameters": 1000},
+        {"kind": "scheme", "name": scheme, "ranks": 2, "parameters": 1000},
         {"kind": "end", "time": started, "steps": 1},
     ]
     path = directory / f"collectives-0-{pid}.ring"
@@ -51,6 +54,32 @@ def test_the_process_that_started_last_is_audited(tmp_path: Path) -> None:
     done = streamguard("audit", "--from", "run", "--json", cwd=tmp_path)
 
     assert [row["calls"] for row in json.loads(done.stdout)["rows"]] == [1]
+
+
+def test_the_backward_passes_of_fsdp_are_counted(tmp_path: Path) -> None:
+    """3 micro-batches a step and once 2: 2 layers of 2048 parameters, 4 bytes each.
+
+    Each micro-batch gathers them twice and reduces the gradients once; the 3 audited steps have 8.
+    """
+    outcome = launch("fsdp_accumulated.py", ranks=2, output=tmp_path / "run", STREAMGUARD_AUDIT="1")
+    assert outcome.statuses == [0, 0], outcome.text[-3000:]
+    done = streamguard("audit", "--from", "run", "--json", cwd=tmp_path)
+    audit = json.loads(done.stdout)
+    found = {c["phase"]: (c["sent_bytes"], c["minimum_bytes"]) for c in audit["comparisons"]}
+
+    assert audit["scheme"]["accumulation"] == 3
+    assert found == {
+        "gradients": (8192 * 8 / 3, 8192 * 3),
+        "parameters": (2 * 8192 * 8 / 3, 2 * 8192 * 3),
+    }
+
+
+def test_micro_batches_can_be_told(tmp_path: Path) -> None:
+    """ZeRO-2 needs its gradients once a micro-batch: 4 calls are twice the minimum of 2 of them."""
+    _record(tmp_path / "run", calls=4, scheme="ZeRO-2")
+    done = streamguard("audit", "--from", "run", "--accumulation", "2", "--json", cwd=tmp_path)
+
+    assert [c["ratio"] for c in json.loads(done.stdout)["comparisons"]] == [4.0]
 
 
 def test_the_chart_is_a_picture(tmp_path: Path) -> None:
