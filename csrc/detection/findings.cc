@@ -26,6 +26,7 @@ FindingStore::Finding* FindingStore::find_or_add(const core::Race& race, int64_t
   const auto known = places.find(is_rest ? kRest : place);
   if (known != places.end()) return &findings_[static_cast<size_t>(known->second)];
   if (findings_.size() == kMostFindings) {
+    if (places.empty()) by_key_.erase(key);
     ++left_out_;
     return nullptr;
   }

@@ -67,7 +67,7 @@ class NcclTimes:
         self._ring = ring
         self._groups = groups
         self._set_times = set_times
-        self._dump = dump or _dump_of_torch
+        self._dump = dump or dump_of_torch
         self._position = 0
         self._calls: dict[str, _Calls] = {}
         self._next_entry = 0
@@ -141,7 +141,7 @@ class NcclTimes:
             return
         end = _number(entry, "time_discovered_completed_ns")
         shares: dict[int, int] = {}
-        calls = self._calls.get(_group_name(entry))
+        calls = self._calls.get(group_name(entry))
         if calls is None:
             return
         for one in (*members,) or (entry,):
@@ -181,7 +181,8 @@ def turn_on(group: object) -> bool:
     return False
 
 
-def _dump_of_torch() -> bytes:
+def dump_of_torch() -> bytes:
+    """The Flight Recorder's entries of this process, as JSON."""
     from torch._C import _distributed_c10d
 
     dump: bytes = _distributed_c10d._dump_nccl_trace_json(  # type: ignore[attr-defined]
@@ -207,10 +208,11 @@ def _is_block(entry: Entry) -> bool:
 
 
 def _block_key(entry: Entry) -> tuple[object, ...]:
-    return _group_name(entry), entry["collective_seq_id"], entry["p2p_seq_id"]
+    return group_name(entry), entry["collective_seq_id"], entry["p2p_seq_id"]
 
 
-def _group_name(entry: Entry) -> str:
+def group_name(entry: Entry) -> str:
+    """The name that torch gives the group of a call."""
     name = entry["process_group"]
     return str(name[0]) if isinstance(name, list) and name else ""
 

@@ -29,6 +29,7 @@ SILENT_AFTER_S = 5.0
 # The same for one that was asked where it is and gave no answer.
 UNANSWERED_AFTER_S = 1.5
 _INTERRUPT = "KeyboardInterrupt"
+_LEFT = ("ended", "gone")
 
 
 @dataclass(slots=True)
@@ -176,10 +177,13 @@ class Overseer:
     def verdict_at_end(self) -> Verdict:
         """Whose end made others fail in a call that it never made; else that all agree.
 
-        A rank that left calls behind and ended well, or by the user's interrupt, is no finding.
+        A rank that left calls behind and ended well, or by the user's interrupt, is no finding; nor
+        is one that was not heard of yet: it may be about to tell what it called.
         """
         views = self.views()
         verdict = judge(views)
+        if any(rank not in views or views[rank].status not in _LEFT for rank in verdict.culprits):
+            return AGREED
         remarks = {rank: view.remark for rank, view in views.items() if view.status == "ended"}
         if any(remarks.get(rank, "").startswith(_INTERRUPT) for rank in verdict.culprits):
             return AGREED

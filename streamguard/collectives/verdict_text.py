@@ -192,6 +192,6 @@ def _stacks(verdict: Verdict, views: Mapping[int, View]) -> list[str]:
         if view.stack:
             shown.setdefault(view.stack, []).append(rank)
     for stack, ranks in list(shown.items())[:_SHOWN]:
-        lines.append(f"  Python stack of {ranks_text(ranks)}:")
+        lines.append(f"  where {ranks_text(ranks)} {'is' if len(ranks) == 1 else 'are'}:")
         lines += [f"    {frame}" for frame in stack]
     return lines

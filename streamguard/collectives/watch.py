@@ -14,11 +14,12 @@ from streamguard import identity
 from streamguard.collectives import plan
 from streamguard.collectives.desync import Verdict
 from streamguard.collectives.exchange import Store, Writer
-from streamguard.collectives.interruption import meet, raise_in_main_thread, stack_lines
+from streamguard.collectives.interruption import meet, raise_in_main_thread
 from streamguard.collectives.notices import Notices
 from streamguard.collectives.overseer import Overseer
 from streamguard.collectives.phases import place
 from streamguard.collectives.record import Frame, Records, RingReader
+from streamguard.collectives.stream_heads import place_lines
 from streamguard.collectives.strict import StrictCheck
 from streamguard.collectives.succession import Succession
 from streamguard.collectives.verdict_text import ranks_text
@@ -82,6 +83,7 @@ class Watch:
         """Start the thread, and the check before each call in the strict mode."""
         from streamguard.collectives.recording import load_native
 
+        self._tell_state()  # before its first turn it may die
         self._thread.start()
         if self._config.collectives == "strict":
             self._strict = StrictCheck(self._connect, wait_s=self._hang_after_s)
@@ -198,6 +200,9 @@ class Watch:
             self._sent += 1
             message = self._message(self._writer, records, made, after_gap)
             self._store.set(f"d/{self._succession.epoch}/{self._rank}/{self._sent}", message)
+        self._tell_state()
+
+    def _tell_state(self) -> None:
         self._beat += 1
         self._store.set(f"s/{self._rank}", json.dumps(self._state()).encode())
 
@@ -288,7 +293,9 @@ class Watch:
     def _alarm(self, overseer: Overseer) -> None:
         number = self._alarms + 1
         self._store.set(f"alarm/{number}", b"1")
-        self._store.set(f"k/{number}/{self._rank}", json.dumps(stack_lines()).encode())
+        self._store.set(
+            f"k/{number}/{self._rank}", json.dumps(place_lines(self._recording.groups)).encode()
+        )
         stacks: dict[int, list[str]] = {}
         deadline = time.monotonic() + _ANSWER_S
         while time.monotonic() < deadline:
@@ -322,11 +329,13 @@ class Watch:
         if not self._store.check([f"alarm/{number}"]):
             return
         if self._overseer is None:
-            self._store.set(f"k/{number}/{self._rank}", json.dumps(stack_lines()).encode())
+            self._store.set(
+                f"k/{number}/{self._rank}", json.dumps(place_lines(self._recording.groups)).encode()
+            )
         self._alarms = number
         kind = self._store.get(f"v/{number}").decode()
         if kind in _FAULTS and self._config.on_hang in ("abort", "raise"):
-            # Whoever leaves first tears the others out of their calls, and may end the Store.
+            # Whoever leaves first tears the others out of their calls.
             meet(self._store, f"left/{number}", self._world_size, limit_s=_ANSWER_S)
             self._act(kind)
 
@@ -353,7 +362,7 @@ class Watch:
             self._become_reader()
 
     def _wait_for_report(self) -> None:
-        """Give the watch the time to say who is missing, before the error ends the program."""
+        """Let the watch say who is missing before the error ends the program."""
         deadline = time.monotonic() + _ANSWER_S + 3
         before = self._alarms
         while time.monotonic() < deadline and self._alarms == before:

@@ -51,6 +51,8 @@ def test_the_report_names_the_rank_at_fault(backend: str, name: str, tmp_path: P
 
     assert (report["kind"], report["culprits"]) == (kind, culprits), report["text"]
     assert "hang.py:" in str(report["text"]) or report["kind"] == "membership"
+    if backend == "nccl" and kind == "program" and name != "recv-without-send":
+        assert "NCCL stream of " in str(report["text"])
 
 
 @pytest.mark.parametrize("name", ["is-interrupted", "all-fail"])

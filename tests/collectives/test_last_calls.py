@@ -188,3 +188,19 @@ def test_a_dead_rank_is_named_before_others_are_waited_for(
         ranks[0].watch.end()
 
     assert _reports(tmp_path) == [("SG314", [1], 1)]
+
+
+@pytest.mark.usefixtures("_fails")
+def test_a_rank_that_has_told_nothing_yet_is_not_blamed(tmp_path: Path) -> None:
+    """All ranks fail alike, and the watch of rank 2 has not had its first turn when rank 0 ends."""
+    ranks = _ranks(3, tmp_path)
+    for rank in ranks:
+        rank.call(4)
+    for rank in ranks[:2]:
+        rank.watch.tick()
+    ranks[0].watch.end()
+    ranks[2].watch.tick()
+    for rank in ranks[1:]:
+        rank.watch.end()
+
+    assert _reports(tmp_path) == []
