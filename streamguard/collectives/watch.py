@@ -237,7 +237,7 @@ class Watch:
 
     def end(self) -> None:
         """Leave the last calls behind, and see to it that somebody compares them."""
-        # From here on the others know that this rank ends: one that ends at the same time either
+        # From here on the others know of the end: one that ends at the same time either
         # has told its last calls already or sees that nobody reads any more, and reads itself.
         self._ended = True
         self._send_last()
@@ -260,7 +260,7 @@ class Watch:
         }
 
     def _hear_the_last(self, overseer: Overseer) -> None:
-        """Wait a little for ranks that end at about the same time, while calls are not compared."""
+        """Wait a little for ranks that end too, while calls are not compared."""
         deadline = time.monotonic() + LAST_WAIT_S
         while True:
             self._report_differences(overseer)
