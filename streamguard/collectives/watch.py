@@ -238,7 +238,7 @@ class Watch:
     def end(self) -> None:
         """Leave the last calls behind, and see to it that somebody compares them."""
         # From here on the others know of the end: one that ends at the same time either
-        # has told its last calls already or sees that nobody reads any more, and reads itself.
+        # has told its last calls or sees that nobody reads any more, and reads itself.
         self._ended = True
         self._send_last()
         if self._overseer is None:

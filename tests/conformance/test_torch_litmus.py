@@ -54,11 +54,12 @@ def test_some_schedule_makes_the_racy_half_wrong_and_the_detector_reports_its_pa
 @pytest.mark.long
 @pytest.mark.parametrize("part", PARTS)
 def test_no_schedule_makes_the_repaired_half_wrong(part: str) -> None:
-    """Under eager, lazy and every extreme."""
+    """Under eager, lazy and every extreme, of which a program with one stream has none."""
     halves = outcomes(part, "all")
 
     check(halves)
-    assert min(half["ran"] for half in halves) >= 3
+    assert min(half["ran"] for half in halves) >= 2
+    assert max(half["ran"] for half in halves) >= 4
 
 
 def test_every_racy_case_has_a_program_or_a_reason() -> None:
