@@ -58,7 +58,8 @@ def test_no_schedule_makes_the_repaired_half_wrong(part: str) -> None:
     halves = outcomes(part, "all")
 
     check(halves)
-    assert min(half["ran"] for half in halves) >= 2
+    # Only the host's cases have programs of one stream.
+    assert min(half["ran"] for half in halves) >= (2 if part == "host" else 3)
     assert max(half["ran"] for half in halves) >= 4
 
 
