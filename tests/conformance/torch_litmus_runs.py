@@ -1,10 +1,10 @@
 """Runs the torch litmus programs under every schedule, each in a fork of this process.
 
 `python -m tests.conformance.torch_litmus_runs PART all|first` prints one JSON line for each half of
-each case of a part: the schedules that give wrong values, how many were run, and the pairs that the
-detector reports, by the labels of the lines. `first` runs the racy half until it is wrong, and the
-repaired one under no more schedules than that. A fork starts with torch imported and no device in
-use: the same schedule gives the same addresses.
+each case of a part: its streams, how many schedules were run, which of them give wrong values, and
+the pairs that the detector reports, by the labels of the lines. `first` runs the racy half until it
+is wrong, and the repaired one under no more schedules than that. A fork starts with torch imported
+and no device in use: the same schedule gives the same addresses.
 """
 
 from __future__ import annotations
@@ -60,9 +60,8 @@ def streams_used() -> int:
     return int(ctypes.CDLL(None).streamguard_vgpu_stream_count())
 
 
-def schedules(run: Callable[[], Values]) -> list[str]:
+def schedules(streams: int) -> list[str]:
     """Eager, lazy, and each stream early with each other one late."""
-    _, streams = in_fork("lazy", lambda: (run(), streams_used()))
     extremes = [
         f"extreme:{early},{late}"
         for early in range(streams)
@@ -103,7 +102,8 @@ def label_of(case: Case, access: Any) -> str:
 
 def outcomes(case: Case, *, stops_when_wrong: bool) -> Iterator[dict[str, Any]]:
     """One record for each half of a case."""
-    tokens = schedules(case.run_racy)
+    _, streams = in_fork("lazy", lambda: (case.run_racy(), streams_used()))
+    tokens = schedules(streams)
     for half, run in (("racy", case.run_racy), ("repaired", case.run_repaired)):
         wrong, ran = {}, []
         for token in tokens:
@@ -115,7 +115,10 @@ def outcomes(case: Case, *, stops_when_wrong: bool) -> Iterator[dict[str, Any]]:
                     break
         tokens = ran
         pairs = reported_pairs(case, run)
-        yield {"id": case.id, "half": half, "wrong": wrong, "ran": len(ran), "pairs": pairs}
+        yield {
+            "id": case.id, "half": half, "streams": streams, "ran": len(ran),
+            "wrong": wrong, "pairs": pairs,
+        }  # fmt: skip
 
 
 def main(part: str, how: str) -> None:
