@@ -19,9 +19,9 @@ def test_the_oldest_call_that_has_not_completed_is_named() -> None:
     """One line per group; completed calls and calls of a group that is gone say nothing."""
     entries = [
         entry(0, "0", "all_reduce", "completed", retired=True),
+        entry(3, "0", "all_reduce", "scheduled"),  # the ring's newest may stand first
         entry(1, "0", "all_gather", "started"),
         entry(2, "7", "broadcast", "scheduled"),
-        entry(3, "0", "all_reduce", "scheduled"),
         entry(4, "9", "all_reduce", "scheduled", retired=True),
     ]
 
