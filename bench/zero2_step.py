@@ -26,8 +26,6 @@ def main() -> None:
     logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
     os.environ["MASTER_PORT"] = sys.argv[1]
     torch.cuda.set_device(0)
-    # cuDNN's plans are not there to be looked up when values are off.
-    torch.backends.cuda.enable_cudnn_sdp(False)
     model = tiny_transformer.build_model(layers=LAYERS, width=WIDTH, seed=0)
     config = {
         "train_micro_batch_size_per_gpu": tiny_transformer.BATCH,

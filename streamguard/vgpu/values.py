@@ -93,14 +93,20 @@ def install() -> Callable[[], None]:
 def leave_out() -> Callable[[], None]:
     """Prepare torch for a run without values; the undo restores it.
 
-    Turns off cuDNN: its descriptions, sizes and algorithms do not exist here, and torch cannot go
-    on without them.
+    Turns off cuDNN and its attention: their descriptions, sizes and algorithms do not exist here,
+    and torch cannot go on without them.
     """
     import torch
 
     was_enabled = torch._C._get_cudnn_enabled()
-    torch._C._set_cudnn_enabled(False)
-    return lambda: torch._C._set_cudnn_enabled(was_enabled)
+    had_attention = torch._C._get_cudnn_sdp_enabled()
+
+    def switch(*, cudnn: bool, attention: bool) -> None:
+        torch._C._set_cudnn_enabled(cudnn)
+        torch._C._set_sdp_use_cudnn(attention)
+
+    switch(cudnn=False, attention=False)
+    return lambda: switch(cudnn=was_enabled, attention=had_attention)
 
 
 def coverage() -> Coverage:

@@ -79,13 +79,17 @@ with torch.backends.cudnn.flags(enabled=True):
 
 
 def test_networks_run_without_values(run_vgpu: RunVgpu) -> None:
-    """With the values off torch takes paths without cuDNN: convolution, norm, LSTM."""
+    """With the values off torch takes paths without cuDNN: convolution, norm, LSTM, attention."""
     code = """
 import torch
 from torch import nn
 x = torch.ones(2, 4, 8, 8, device="cuda", requires_grad=True)
 nn.Sequential(nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4)).cuda()(x).sum().backward()
 nn.LSTM(4, 5, 2).cuda()(torch.ones(3, 2, 4, device="cuda"))[0].sum().backward()
+for dtype in (torch.float32, torch.float16, torch.bfloat16):
+    q = torch.ones(1, 4, 8, 32, device="cuda", dtype=dtype, requires_grad=True)
+    for mask in (None, torch.ones(8, 8, device="cuda", dtype=torch.bool)):
+        nn.functional.scaled_dot_product_attention(q, q, q, attn_mask=mask).sum().backward()
 torch.cuda.synchronize()
 print(tuple(x.grad.shape))
 """
