@@ -43,10 +43,16 @@ class Outcome:
 
     def line_of(self, access: dict[str, Any]) -> str:
         """Return the text of the program line that issued an access, or "" when it has none."""
-        for file, line, _ in access["frames"]:
-            if file == str(self.program):
-                return self.program.read_text().splitlines()[line - 1].strip()
-        return ""
+        return next(iter(self.lines_of(access)), "")
+
+    def lines_of(self, access: dict[str, Any]) -> list[str]:
+        """Return the text of the program's lines in an access's frames, innermost first."""
+        text = self.program.read_text().splitlines()
+        return [
+            text[line - 1].strip()
+            for file, line, _ in access["frames"]
+            if file == str(self.program)
+        ]
 
 
 def run(directory: Path, program: str, *, devices: int = 1, **environ: str) -> Outcome:

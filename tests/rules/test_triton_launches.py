@@ -138,14 +138,17 @@ COMPILED = """
 
 
 def test_a_compiled_function_reads_its_inputs(tmp_path: Path) -> None:
-    """Inductor's fused kernel reads what the function was given; the line is that of the call."""
+    """Inductor's fused kernel reads what the function was given; its line and its call's stand."""
     outcome = run_kernels(tmp_path, COMPILED.format(order=""))
 
     assert [(f["code"], f["first"]["op"]) for f in outcome.findings] == [("SG001", "aten::fill_")]
     second = outcome.findings[0]["second"]
     assert second["op"].startswith("triton_")
     assert second["access"] == "read"
-    assert outcome.line_of(second) == "result = compiled(u, v)"
+    assert outcome.lines_of(second) == [
+        "compiled = torch.compile(lambda a, b: (a * 2 + b).relu().sum(0))",
+        "result = compiled(u, v)",
+    ]
     overlap = outcome.findings[0]["overlap"]
     assert overlap["end"] - overlap["begin"] == 64 * 64 * 4
     assert not [name for name in outcome.coverage["opaque"] if "kernel" in name]
