@@ -113,6 +113,7 @@ void on_entry(const TraceEntry& entry) {
   const Detector::Access state(detector);
   switch (entry.action_) {
     case TraceEntry::FREE_REQUESTED: {
+      if (thread.scope != nullptr) thread.scope->leave_out(bytes);
       const bool is_graph_block = state->graph_blocks.contains(bytes.begin);
       if (!is_graph_block) note_free(*state, thread, bytes, entry);
       thread.is_free_told = !is_graph_block && thread.unordered_at_free.empty();

@@ -37,10 +37,14 @@ std::string full_name(const c10::OperatorName& name) {
   return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
 }
 
-// copy_ is written once for all devices, and launches by itself.
+// These are written once for all devices, and launch by themselves.
+bool launches_on_all_devices(const std::string& base_name) {
+  return base_name == "aten::copy_" || base_name == "aten::ldexp" || base_name == "aten::mode";
+}
+
 bool has_own_kernel(const c10::OperatorHandle& op, c10::DispatchKey key) {
   if (!op.hasComputedKernelForDispatchKey(key)) return false;
-  return op.hasKernelForDispatchKey(key) || op.operator_name().name == "aten::copy_";
+  return op.hasKernelForDispatchKey(key) || launches_on_all_devices(op.operator_name().name);
 }
 
 // A kernel written in Python has only the boxed form, and works through operators that are

@@ -142,6 +142,16 @@ void OpScope::add_results(const OpSchema& schema, const torch::jit::Stack& stack
   }
 }
 
+void OpScope::leave_out(const core::ByteRange& freed) {
+  if (is_placed_) return;
+  for (size_t i = thread_.accesses.size(); i-- > 0;) {
+    const core::Address begin = thread_.accesses[i].region.begin;
+    if (begin < freed.begin || freed.end <= begin) continue;
+    thread_.accesses.erase(thread_.accesses.begin() + static_cast<std::ptrdiff_t>(i));
+    devices_.erase(devices_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+}
+
 void OpScope::finish() {
   if (!is_placed_) place();
   apply_waits();

@@ -37,6 +37,11 @@ class OpScope {
   /// Writes of the results on the stack, unless they are bytes the arguments already stood for.
   void add_results(const OpSchema& schema, const torch::jit::Stack& stack);
 
+  /// A block is freed inside the op: that of an `out` argument which the op makes larger before its
+  /// kernel. The kernel touches the new bytes, which the results stand for. Called with the
+  /// allocator's lock held.
+  void leave_out(const core::ByteRange& freed);
+
   /// Puts in the waits that the accesses collected so far lack, when waits are enforced; or delays
   /// the op, when races are tried. Call right before the kernel.
   virtual void order_before_start();

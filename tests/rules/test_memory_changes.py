@@ -104,6 +104,32 @@ def test_bytes_taken_over_behind_a_wait_are_clean(tmp_path: Path) -> None:
     assert_clean(run(tmp_path, taken_over(ORDER)), ops_at_least=16)
 
 
+MADE_LARGER = """
+    side = torch.cuda.Stream()
+    x = torch.ones(1024, device="cuda")
+    out = torch.ones(2, device="cuda")
+    torch.cuda.synchronize()
+    torch.add(x, x, out=out)
+    {order}
+    with torch.cuda.stream(side):
+        total = out.sum()
+    torch.cuda.synchronize()
+"""
+
+
+def test_a_result_that_an_op_makes_larger_is_written_in_its_new_bytes(tmp_path: Path) -> None:
+    """The smaller block is freed inside the op, which never writes it."""
+    assert pairs(run(tmp_path, MADE_LARGER.format(order=""))) == [
+        ("SG001", "aten::add", "aten::sum", "total = out.sum()", 4096)
+    ]
+
+
+def test_a_result_made_larger_and_read_behind_a_wait_is_clean(tmp_path: Path) -> None:
+    """The twin differs in the wait."""
+    order = "side.wait_stream(torch.cuda.current_stream())"
+    assert_clean(run(tmp_path, MADE_LARGER.format(order=order)), ops_at_least=4)
+
+
 def test_sharing_with_another_process_is_said(tmp_path: Path) -> None:
     """The other process's accesses are not seen; the virtual GPU refuses to share at all."""
     outcome = run(
