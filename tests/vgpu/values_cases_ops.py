@@ -38,6 +38,26 @@ def unique_consecutive(torch: Any) -> Made:
 
 
 @case()
+def ldexp_with_whole_exponents(torch: Any) -> Made:
+    def scale(x: Any, exponent: Any) -> Any:
+        into = torch.ldexp(x.detach(), exponent, out=torch.empty_like(x.detach()))
+        return torch.ldexp(x, exponent), into, x.clone().ldexp_(exponent)
+
+    return scale, [torch.randn(5), torch.tensor([3, -1, 0, 2, 7])]
+
+
+@case()
+def mode_of_more_than_one_block(torch: Any) -> Made:
+    def values(x: Any) -> Any:
+        into = torch.empty((), dtype=x.dtype, device=x.device)
+        place = torch.empty((), dtype=torch.long, device=x.device)
+        torch.mode(x, out=(into, place))
+        return torch.mode(x).values, into
+
+    return values, [torch.randint(-9, 9, (3000,))]
+
+
+@case()
 def bincount(torch: Any) -> Made:
     return torch.bincount, [torch.tensor([3, 1, 3, 0, 1, 3, 4])]
 

@@ -42,7 +42,7 @@ Treatment choose_treatment(const c10::OperatorHandle& op, const OpProfile& profi
   if (name == "aten::_local_scalar_dense") return Treatment::kErrorCheck;
   if (name == "aten::copy_") return Treatment::kCopy;
   if (is_made_of_ops(name)) return Treatment::kMadeOfOps;
-  if (profile.cpu_kernel == nullptr) return Treatment::kNotComputed;
+  if (profile.cpu_kernel == nullptr || makes_quantized(name)) return Treatment::kNotComputed;
   // Ours return tensors; what else the op returns comes from the previous kernel.
   if (profile.cpu_kernel != &run_registered_cpu_kernel) return Treatment::kTwin;
   if (needs_values_at_issue(name)) return Treatment::kAtIssue;

@@ -51,6 +51,9 @@ constexpr std::array kLeafWithoutCudaKernel = {
     "aten::convolution_backward"sv,
     "aten::convolution_overrideable"sv,
     "aten::conj_physical_"sv,
+    "aten::ldexp.Tensor"sv,
+    "aten::ldexp.out"sv,
+    "aten::mode.values"sv,
 };
 
 constexpr std::array kValuesAtIssue = {
@@ -70,6 +73,8 @@ constexpr std::array kValuesAtIssue = {
     "aten::embedding_renorm_"sv,
     "aten::linalg_lstsq"sv,
     "aten::linalg_lstsq.out"sv,
+    "aten::mode"sv,
+    "aten::mode.values"sv,
 };
 
 // Plain reductions and element-wise kernels whose name only starts like the solvers'.
@@ -91,6 +96,8 @@ constexpr std::array kDryRunPrefixes = {
 };
 
 constexpr std::array kMadeOfOpsPrefixes = {"aten::_to_sparse"sv, "aten::_nested"sv};
+
+constexpr std::array kQuantizingPrefixes = {"aten::quantize_per_"sv, "aten::_make_per_"sv};
 
 constexpr std::array kSparseKernels = {
     "aten::_coalesce"sv,
@@ -161,6 +168,10 @@ bool is_made_of_ops(std::string_view name) { return starts_with_one_of(kMadeOfOp
 bool has_nested_kernel(std::string_view base_name) { return is_in(kNestedKernels, base_name); }
 
 bool makes_nested(std::string_view name) { return name == "aten::_nested_from_padded"; }
+
+bool makes_quantized(std::string_view name) {
+  return starts_with_one_of(kQuantizingPrefixes, name);
+}
 
 bool has_sparse_kernel(std::string_view base_name) { return is_in(kSparseKernels, base_name); }
 

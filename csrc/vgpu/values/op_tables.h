@@ -33,4 +33,7 @@ bool has_nested_kernel(std::string_view base_name);
 // Plain tensors in, a nested one out, by a kernel of its own.
 bool makes_nested(std::string_view name);
 
+// The result is quantized: no copy of ours takes its bytes as they are.
+bool makes_quantized(std::string_view name);
+
 }  // namespace streamguard::values
