@@ -33,6 +33,7 @@ _MODES: dict[str, Mode | None] = {
 }
 DEFAULT_MEMORY_MB = 16384
 MAX_DEVICES = 64
+_MEMORY_DIGITS = 12  # its bytes fit into 64 bits
 
 _SCHEDULE = re.compile(
     r"eager|lazy|extreme:[0-9]+,[0-9]+|random:[0-9]{1,19}|pct:[0-9]{1,19}(,([1-9]|[1-5][0-9]|6[0-4]))?"
@@ -235,8 +236,9 @@ def _memory(environ: Mapping[str, str], variable: str) -> int:
     value = environ.get(variable, "")
     if value == "":
         return DEFAULT_MEMORY_MB
-    if not value.isascii() or not value.isdecimal() or int(value) == 0:
-        raise ConfigurationError(variable, value, "a number of MiB, at least 1")
+    in_digits = value.isascii() and value.isdecimal() and len(value) <= _MEMORY_DIGITS
+    if not in_digits or int(value) == 0:
+        raise ConfigurationError(variable, value, "a number of MiB, at least 1, below 10^12")
     return int(value)
 
 

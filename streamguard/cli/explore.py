@@ -7,7 +7,7 @@ import json
 import shlex
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -17,9 +17,8 @@ from streamguard.cli.launchers import forwarding
 from streamguard.errors import UsageError
 from streamguard.vgpu.comparison import Difference, first_difference
 from streamguard.vgpu.results import RankResults, read_results
-from streamguard.vgpu.schedules import DEFAULT_SCHEDULES, expand
+from streamguard.vgpu.schedules import DEFAULT_SCHEDULES, REFERENCE, to_compare
 
-_REFERENCE = "eager"
 _LOG = "output.txt"
 _FAILED = 1
 _HINT = 'call streamguard.vgpu.result("loss", loss) in the program'
@@ -54,11 +53,11 @@ class _Finding:
     def text(self) -> str:
         found = self.difference
         if found is None:
-            return f"status {self.statuses[1]}, and {self.statuses[0]} under {_REFERENCE}"
+            return f"status {self.statuses[1]}, and {self.statuses[0]} under {REFERENCE}"
         more = f", {found.elements} elements differ" if found.elements > 1 else ""
         return (
             f"rank {found.rank}: {found.place} is {found.found}, "
-            f"and {found.expected} under {_REFERENCE}{more}"
+            f"and {found.expected} under {REFERENCE}{more}"
         )
 
 
@@ -83,11 +82,10 @@ class Exploration:
         self._as_json = as_json
         self._runs = 0
 
-    def run(self, schedules: Iterable[str]) -> int:
+    def run(self, schedules: tuple[str, ...]) -> int:
         """Run everything and return the exit status."""
-        schedules = tuple(schedules)
-        expand(schedules, 0)  # a wrong one is said before anything runs
-        reference = self._one(_REFERENCE, "reference")
+        to_compare(schedules, 2)  # a wrong one is said before anything runs
+        reference = self._one(REFERENCE, "reference")
         if reference.status != 0:
             self._say(f"the command ended with status {reference.status}; nothing was compared")
             self._tail(reference)
@@ -98,7 +96,7 @@ class Exploration:
             self._verdict("checked-nothing", reference, [], None)
             return exit_status.CHECKED_NOTHING
         streams = max(rank.streams for rank in reference.ranks)
-        tokens = [token for token in expand(schedules, streams) if token != _REFERENCE]
+        tokens = to_compare(schedules, streams)
         done = [reference]
         for number, token in enumerate(tokens, start=1):
             run = self._one(token, f"{number} of {len(tokens)}")
@@ -220,9 +218,8 @@ def explore(arguments: argparse.Namespace, command: Sequence[str], environ: dict
             )
     if arguments.accesses:
         raise UsageError("--accesses does not go with --explore, which watches no accesses")
-    schedules = DEFAULT_SCHEDULES
-    if arguments.schedules is not None:
-        schedules = tuple(arguments.schedules.split())
+    chosen = arguments.schedules
+    schedules = DEFAULT_SCHEDULES if chosen is None else tuple(chosen.split())
     output = Path(environ["STREAMGUARD_OUTPUT"])
     exploration = Exploration(command, environ, output, as_json=arguments.json)
     return exploration.run(schedules)

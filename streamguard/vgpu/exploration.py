@@ -11,9 +11,13 @@ from streamguard.vgpu import load
 from streamguard.vgpu.comparison import Difference, first_difference
 from streamguard.vgpu.description import describe
 from streamguard.vgpu.results import NamedResult, RankResults, collect_into, result
-from streamguard.vgpu.schedules import DEFAULT_SCHEDULES, expand, start_schedule, streams_used
-
-REFERENCE = "eager"
+from streamguard.vgpu.schedules import (
+    DEFAULT_SCHEDULES,
+    REFERENCE,
+    start_schedule,
+    streams_used,
+    to_compare,
+)
 
 
 class UnstableResultError(StreamguardError):
@@ -56,7 +60,7 @@ class Exploration:
 
 
 def explore(
-    function: Callable[[], object], *, schedules: Iterable[str] = DEFAULT_SCHEDULES
+    function: Callable[[], object], *, schedules: str | Iterable[str] = DEFAULT_SCHEDULES
 ) -> Exploration:
     """Call a function once per schedule and compare its named results with those under eager.
 
@@ -67,10 +71,11 @@ def explore(
 
     Args:
         function: Runs on the virtual GPU, in this process only.
-        schedules: As for `streamguard.vgpu.schedules.expand`.
+        schedules: As for `streamguard.vgpu.schedules.to_compare`.
 
     Raises:
-        UsageError: no virtual GPU, several ranks, no such schedule, or no named result.
+        UsageError: no virtual GPU, several ranks, no such schedule, none to compare with, or no
+            named result.
         UnstableResultError: the results vary under one schedule.
     """
     if not load.is_loaded():
@@ -81,14 +86,14 @@ def explore(
         )
     before = describe().schedule
     try:
-        return _explore(function, tuple(schedules))
+        return _explore(function, schedules if isinstance(schedules, str) else tuple(schedules))
     finally:
         collect_into(None)
         start_schedule(before)
 
 
-def _explore(function: Callable[[], object], schedules: tuple[str, ...]) -> Exploration:
-    expand(schedules, 0)  # a wrong one is said before anything runs
+def _explore(function: Callable[[], object], schedules: str | tuple[str, ...]) -> Exploration:
+    to_compare(schedules, 2)  # a wrong one is said before anything runs
     reference = _run(function, REFERENCE)
     if not reference.results:
         raise UsageError(
@@ -97,9 +102,7 @@ def _explore(function: Callable[[], object], schedules: tuple[str, ...]) -> Expl
         )
     done = [REFERENCE]
     rescued = [REFERENCE] if reference.rescues else []
-    for token in expand(schedules, reference.streams):
-        if token in done:
-            continue
+    for token in to_compare(schedules, reference.streams):
         run = _run(function, token)
         done.append(token)
         rescued += [token] if run.rescues else []

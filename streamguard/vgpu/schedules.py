@@ -13,10 +13,10 @@ from streamguard.errors import StreamguardError, UsageError
 from streamguard.vgpu import load
 
 # Eager is the reference; what shows a missing order most often comes first.
+REFERENCE = "eager"
 DEFAULT_SCHEDULES = ("eager", "lazy", "random:1-3", "pct:1-3", "extremes")
 
 _SEEDS = re.compile(r"(random|pct):([0-9]{1,18})-([0-9]{1,18})")
-_INVALID_VALUE = 1  # cudaErrorInvalidValue
 
 
 def expand(schedules: Iterable[str], streams: int) -> tuple[str, ...]:
@@ -49,6 +49,26 @@ def expand(schedules: Iterable[str], streams: int) -> tuple[str, ...]:
     return tuple(dict.fromkeys(tokens))
 
 
+def to_compare(schedules: str | Iterable[str], streams: int) -> tuple[str, ...]:
+    """Return the schedules that are compared with the reference, as tokens, at least one.
+
+    Args:
+        schedules: As for `expand`, or one text with spaces between them.
+        streams: Streams that the program uses.
+
+    Raises:
+        UsageError: one of them is no schedule, or none is left, so that nothing would be compared.
+    """
+    listed = schedules.split() if isinstance(schedules, str) else tuple(schedules)
+    tokens = tuple(token for token in expand(listed, streams) if token != REFERENCE)
+    if tokens:
+        return tokens
+    reason = f"{REFERENCE} is what the others are compared with" if listed else "none is given"
+    if "extremes" in listed:
+        reason = f"extremes need two streams, the program uses {streams}"
+    raise UsageError(f"no schedule to compare: {reason}; for example: lazy random:1-3 extremes")
+
+
 def start_schedule(token: str) -> None:
     """Run everything issued so far, then go on under another schedule, as a new process would.
 
@@ -63,11 +83,12 @@ def start_schedule(token: str) -> None:
     """
     if not load.is_loaded():
         raise UsageError("this process does not run on the virtual GPU: set STREAMGUARD_VGPU")
+    # The runtime would take a sign, and the largest number for a larger one.
+    if not is_schedule(token):
+        raise UsageError(f"{token!r} is no schedule of the virtual GPU")
     _forget_unused_memory()
     runtime = ctypes.CDLL(None)
     error = runtime.streamguard_vgpu_start_schedule(token.encode())
-    if error == _INVALID_VALUE:
-        raise UsageError(f"{token!r} is no schedule of the virtual GPU")
     if error != 0:
         raise StreamguardError(
             f"schedule {token} cannot start while work is under way (CUDA error {error})"

@@ -82,6 +82,7 @@ def test_a_schedule_that_ends_with_another_status_is_a_difference(tmp_path: Path
         (("--explore",), "--explore needs the virtual GPU"),
         (("--vgpu", "1", "--schedules", "lazy"), "--schedules lists what --explore runs"),
         (("--vgpu", "1", "--explore", "--schedules", "lay"), "'lay' is no schedule"),
+        (("--vgpu", "1", "--explore", "--schedules", ""), "no schedule to compare: none is given"),
         (("--vgpu", "1", "--explore", "--schedule", "lazy"), "--schedule does not go with"),
     ],
 )

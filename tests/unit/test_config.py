@@ -73,6 +73,7 @@ def test_every_variable_is_read() -> None:
         ("STREAMGUARD_VGPU_SCHEDULE", "pct:1,0"),
         ("STREAMGUARD_VGPU_VALUES", "yes"),
         ("STREAMGUARD_VGPU_MEMORY_MB", "0"),
+        ("STREAMGUARD_VGPU_MEMORY_MB", "17592186044416"),
         ("STREAMGUARD_RUN", "a/b"),
         ("STREAMGUARD_EXIT", "66"),
         ("STREAMGUARD_RANKS", "0,x"),

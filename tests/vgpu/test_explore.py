@@ -91,10 +91,13 @@ def test_results_that_vary_by_themselves_are_no_race() -> None:
         ("explore(lambda: None)", "the function named no results"),
         ("explore(lambda: 1, schedules=['lazy', 'random'])", "'random' is no schedule"),
         ("explore(lambda: 'text')", "result 'returned' is a str"),
+        ("explore(lambda: 1, schedules='')", "no schedule to compare: none is given"),
+        ("explore(lambda: 1, schedules='eager')", "eager is what the others are compared with"),
+        ("explore(lambda: 1, schedules='extremes')", "the program uses 0"),
     ],
 )
 def test_nothing_to_compare_is_an_error(call: str, told: str) -> None:
-    """No named result, an unknown schedule and a value without bytes are refused."""
+    """No named result, no or an unknown schedule, and a value without bytes are refused."""
     run = start(
         f"""
         from streamguard.vgpu import explore

@@ -12,8 +12,8 @@ _IMPORT = "from raw_cuda import *\n"
 
 @pytest.mark.parametrize(
     ("visible", "expected"),
-    [(None, "4 0"), ("2,0", "2 2"), ("1,9,0", "1 1"), ("", "0 -")],
-    ids=["unset", "two", "ends at the first invalid", "none"],
+    [(None, "4 0"), ("2,0", "2 2"), ("1,9,0", "1 1"), ("", "0 -"), ("1,1", "0 -")],
+    ids=["unset", "two", "ends at the first invalid", "none", "one twice"],
 )
 def test_visible_devices_choose_and_reorder(
     run_vgpu: RunVgpu, visible: str | None, expected: str
@@ -30,6 +30,16 @@ print(count.value, "-" if error else int(bus.value.decode().split(":")[1], 16) -
     environment = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
 
     assert run_vgpu(code, devices=4, environment=environment)[0].lines == [expected]
+
+
+def test_a_log_that_cannot_be_written_is_said(run_vgpu: RunVgpu) -> None:
+    """The program runs without it."""
+    environment = {"STREAMGUARD_VGPU_LOG": "/nowhere/calls"}
+    code = _IMPORT + "call('cudaDeviceSynchronize'); print('ran')"
+    finished = run_vgpu(code, environment=environment)[0]
+
+    assert finished.lines == ["ran"]
+    assert "STREAMGUARD_VGPU_LOG: cannot write /nowhere/calls: No such file" in finished.errors
 
 
 def test_peer_access_is_enabled_once_for_each_direction(run_vgpu: RunVgpu) -> None:

@@ -166,6 +166,23 @@ def test_pct_of_more_depth_stops_a_stream_midway(run_vgpu: RunVgpu) -> None:
     assert {"s1 host t1 t2 s2", "s1 host s2 t1 t2", "t1 t2 s1 host s2"} & set(finished.lines)
 
 
+@pytest.mark.parametrize("token", ["random:-1", "random:99999999999999999999999", "pct:+1", "Lazy"])
+def test_a_token_that_names_another_schedule_is_not_started(run_vgpu: RunVgpu, token: str) -> None:
+    """What a process could not be started with is refused inside one too."""
+    code = f"""
+import torch
+from streamguard.errors import UsageError
+from streamguard.vgpu import describe, start_schedule
+try:
+    start_schedule({token!r})
+except UsageError as error:
+    print(error, describe().schedule)
+"""
+    lines = run_vgpu(code, schedule="lazy")[0].lines
+
+    assert lines == [f"{token!r} is no schedule of the virtual GPU lazy"]
+
+
 def test_a_schedule_started_anew_counts_from_its_start(run_vgpu: RunVgpu) -> None:
     """In one process each token gives the order that it gives in a process of its own."""
     tokens = ["extreme:0,1", "random:3", "lazy", "extreme:1,0", "pct:5", "random:3"]

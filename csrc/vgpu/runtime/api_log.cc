@@ -3,8 +3,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdarg>
 #include <cstdio>
+#include <cstring>
 
 #include "settings.h"
 
@@ -17,7 +19,13 @@ int open_log() {
   const std::string& path = settings().log_path;
   if (path.empty()) return -1;
   if (path == "-") return STDERR_FILENO;
-  return open(path.c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600);
+  const int file = open(path.c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600);
+  if (file < 0) {
+    std::fprintf(stderr,
+                 "streamguard: STREAMGUARD_VGPU_LOG: cannot write %s: %s; no call is logged\n",
+                 path.c_str(), std::strerror(errno));
+  }
+  return file;
 }
 
 int log_file() {

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <sstream>
 
@@ -59,6 +60,8 @@ std::vector<int> parse_visible_devices(const char* visible, int installed) {
     char* end = nullptr;
     const long device = std::strtol(entry.c_str(), &end, 10);
     if (end == entry.c_str() || device < 0 || device >= installed) break;
+    // CUDA shows no device at all to a program that names one twice; so does torch.
+    if (std::find(devices.begin(), devices.end(), device) != devices.end()) return {};
     devices.push_back(static_cast<int>(device));
   }
   return devices;
