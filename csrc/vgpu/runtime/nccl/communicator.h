@@ -133,7 +133,7 @@ class Communicator {
   bool is_monitored_ = false;
   std::atomic<bool> aborted_{false};
   std::atomic<bool> told_failure_{false};
-  std::chrono::steady_clock::time_point failed_at_;
+  std::atomic<std::chrono::steady_clock::time_point> failed_at_;  // set before told_failure_
   std::chrono::steady_clock::time_point checked_alive_at_;
   mutable std::mutex text_mutex_;
   std::string text_;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <thread>
 
 #include "communicator.h"
 #include "last_error.h"
@@ -16,6 +17,7 @@ constexpr std::chrono::milliseconds kAliveCheck{50};
 // After a failure ops wait this long for the program (torch's watchdog) to abort; then the
 // device answers with an error, so that no program goes on with wrong data or hangs.
 constexpr std::chrono::seconds kAbortGrace{3};
+constexpr std::chrono::seconds kFailureTextWait{1};  // written within microseconds
 
 bool agree(const Message& a, const Message& b) {
   return a.kind == b.kind && a.type == b.type && a.count == b.count && a.root == b.root &&
@@ -223,9 +225,9 @@ void Communicator::fail(ncclResult_t result, const std::string& text) {
     std::snprintf(header.failure_text, sizeof header.failure_text, "%s", text.c_str());
     header.failure_text_ready = 1;
   }
+  if (!told_failure_) failed_at_ = steady_clock::now();
   if (told_failure_.exchange(true)) return;
   set_last_error(failure_text());
-  failed_at_ = steady_clock::now();
   const std::string line = "nccl_failure comm=" + name() + " " + failure_text();
   streamguard_vgpu_log(line.c_str());
   std::fprintf(stderr, "streamguard: NCCL communicator %s: %s\n", name().c_str(),
@@ -237,9 +239,13 @@ ncclResult_t Communicator::async_error() const {
   return static_cast<ncclResult_t>(board_.header().failure.load());
 }
 
+// A failure shows before its text is written: whoever sees it first must not tell an empty one.
+// The rank that writes may die in between, so the wait ends.
 std::string Communicator::failure_text() const {
-  if (board_memory_ && board_.header().failure_text_ready != 0) {
-    return board_.header().failure_text;
+  const auto deadline = steady_clock::now() + kFailureTextWait;
+  while (async_error() != ncclSuccess && steady_clock::now() < deadline) {
+    if (board_.header().failure_text_ready != 0) return board_.header().failure_text;
+    std::this_thread::yield();
   }
   const std::lock_guard<std::mutex> guard(text_mutex_);
   return text_;
@@ -247,7 +253,7 @@ std::string Communicator::failure_text() const {
 
 bool Communicator::has_given_up() {
   if (!told_failure_) fail(async_error(), failure_text());
-  return steady_clock::now() - failed_at_ > kAbortGrace;
+  return steady_clock::now() - failed_at_.load() > kAbortGrace;
 }
 
 }  // namespace streamguard::vgpu::nccl
