@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import torch
+
 BUILT_FOR_TORCH: str
 """`torch.__version__` of the torch whose headers were used."""
 
@@ -58,6 +60,22 @@ def early_frees() -> list[dict[str, object]]:
 
 def counters() -> dict[str, object]: ...
 def name_region(begin: int, end: int, name: str, since_op: int) -> None: ...
+
+class GradientTexts:
+    """What the gradients of one optimizer are called, by the bucket they lie in.
+
+    Where a method takes `gradient`, None stands for the parameter's own.
+    """
+
+    def set_buckets(self, buckets: list[tuple[torch.Tensor, str]]) -> None:
+        """Replace the buckets; each has a name."""
+
+    def learn(self, parameter: torch.Tensor, gradient: torch.Tensor | None, text: str) -> None:
+        """From now on `name` calls the gradient so when it lies where it lies now."""
+
+    def name(self, parameter: torch.Tensor, gradient: torch.Tensor | None, since_op: int) -> bool:
+        """Name the gradient's bytes from that op on; False when it has no text where it lies."""
+
 def name_stream(device: int, handle: int, name: str) -> None: ...
 def watch(begin: int, end: int, name: str) -> None: ...
 def current_op() -> int: ...

@@ -34,11 +34,11 @@ class FindingReader:
         self._annotate = annotate
         self._on_finding = on_finding
         self._named: dict[int, Finding] = {}
-        self._unnamed_ids: list[int] = []
+        self.unnamed_ids: list[int] = []  # what `names_have_come` will read again
 
     def announce(self, finding_id: int) -> None:
         """A new finding was made."""
-        self._unnamed_ids.append(finding_id)
+        self.unnamed_ids.append(finding_id)
         self._read_anew(finding_id)
 
     def names_have_come(self) -> None:
@@ -46,9 +46,9 @@ class FindingReader:
 
         What a kernel writes is often named right after it was issued, and forgotten with its block.
         """
-        if not self._unnamed_ids:
+        if not self.unnamed_ids:
             return
-        waiting, self._unnamed_ids = self._unnamed_ids, []
+        waiting, self.unnamed_ids = self.unnamed_ids, []
         for finding_id in waiting:
             self._read_anew(finding_id)
 

@@ -348,6 +348,15 @@ def name_region(
     session._outermost._reader.names_have_come()
 
 
+def must_see_names() -> bool:
+    """Whether `name_region` does more with a name that it has seen before than to give it."""
+    session = _current
+    if session is None:
+        return True
+    waiting = session._outermost._reader.unnamed_ids
+    return bool(session._patterns or waiting or hooks.name_listeners)
+
+
 def name_stream(device: int, handle: int, name: str) -> None:
     """Name a stream by its role; without an open session nothing happens."""
     if _current is None:

@@ -2,6 +2,7 @@
 #include <pybind11/functional.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
 
 #include <string>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "hooks/enforcer.h"
 #include "hooks/forked_child.h"
 #include "hooks/gpu_trace.h"
+#include "hooks/gradient_texts.h"
 #include "hooks/graphs.h"
 #include "hooks/observer.h"
 #include "hooks/python_report.h"
@@ -221,6 +223,13 @@ PYBIND11_MODULE(_hooks, module) {
   module.def("counters", &counters_as_dict);
   module.def("name_region", &name_region, py::arg("begin"), py::arg("end"), py::arg("name"),
              py::arg("since_op"));
+  py::class_<GradientTexts>(module, "GradientTexts")
+      .def(py::init<>())
+      .def("set_buckets", &GradientTexts::set_buckets, py::arg("buckets"))
+      .def("learn", &GradientTexts::learn, py::arg("parameter"), py::arg("gradient"),
+           py::arg("text"))
+      .def("name", &GradientTexts::name, py::arg("parameter"), py::arg("gradient"),
+           py::arg("since_op"));
   module.def("name_stream", &name_stream, py::arg("device"), py::arg("handle"), py::arg("name"));
   module.def("watch", &watch, py::arg("begin"), py::arg("end"), py::arg("name"));
   module.def("current_op", &current_op);

@@ -39,12 +39,13 @@ class Buffer:
 def tensors_of(optimizer: object) -> list[tuple[Key, torch.Tensor]]:
     """Return the buffers that exist now; they are made anew for every backward pass."""
     tensors: list[tuple[Key, torch.Tensor]] = []
-    for index, tensor in enumerate(getattr(optimizer, "ipg_buffer", None) or ()):
+    attributes = vars(optimizer)
+    for index, tensor in enumerate(attributes.get("ipg_buffer") or ()):
         tensors.append((("ipg_buffer", index), tensor))
-    flat = getattr(optimizer, _STAGE_3_FLAT_BUFFER, None)
+    flat = attributes.get(_STAGE_3_FLAT_BUFFER)
     if flat is not None:
         tensors.append(((_STAGE_3_FLAT_BUFFER, None), flat))
-    for dtype, bucket in (getattr(optimizer, "ipg_buckets", None) or {}).items():
+    for dtype, bucket in (attributes.get("ipg_buckets") or {}).items():
         buffer = bucket.buffer
         if isinstance(buffer, (list, tuple)):
             for index, tensor in enumerate(buffer):
@@ -83,15 +84,20 @@ class BufferNames:
                 return buffer
         return None
 
-    def name_new(self, optimizer: object) -> None:
-        """Name the buffers not seen before."""
+    def named(self) -> list[tuple[torch.Tensor, str]]:
+        """Return the buffers that still exist, with their names."""
+        alive = ((buffer.tensor(), buffer.name) for buffer in self._named)
+        return [(tensor, name) for tensor, name in alive if tensor is not None]
+
+    def name_new(self, optimizer: object) -> bool:
+        """Name the buffers not seen before; False when the buffers are those of the last call."""
         tensors = tensors_of(optimizer)
         if len(tensors) == len(self._seen):
             for seen, (_, tensor) in zip(self._seen, tensors, strict=True):
                 if seen() is not tensor:
                     break
             else:
-                return
+                return False
         self._seen = [weakref.ref(tensor) for _, tensor in tensors]
         known = {id(buffer.tensor()): buffer for buffer in self._named}
         self._named = [
@@ -99,6 +105,7 @@ class BufferNames:
             for key, tensor in tensors
             if tensor.is_cuda and tensor.numel()
         ]
+        return True
 
 
 def _name(key: Key, tensor: torch.Tensor) -> Buffer:

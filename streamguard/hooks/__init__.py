@@ -10,6 +10,7 @@ from streamguard.hooks.install import Enforcing, Sampling, Sink, begin_anew_in_c
 from streamguard.hooks.naming import (
     current_op,
     listen_to_names,
+    name_listeners,
     name_region,
     name_stream,
     note,
@@ -43,6 +44,7 @@ __all__ = [
     "flush",
     "install",
     "listen_to_names",
+    "name_listeners",
     "name_region",
     "name_stream",
     "note",

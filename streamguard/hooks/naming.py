@@ -9,12 +9,12 @@ from collections.abc import Callable
 
 # Told of every name as well, with the bytes it is for: the record of collectives keeps them.
 Listener = Callable[[int, int, str], None]
-_listeners: list[Listener] = []
+name_listeners: list[Listener] = []
 
 
 def listen_to_names(listener: Listener) -> None:
     """Call `listener(begin, end, name)` for every region that is named from now on."""
-    _listeners.append(listener)
+    name_listeners.append(listener)
 
 
 def name_region(begin: int, end: int, name: str, since_op: int) -> None:
@@ -31,7 +31,7 @@ def name_region(begin: int, end: int, name: str, since_op: int) -> None:
     import streamguard._hooks as _hooks
 
     _hooks.name_region(begin, end, name, since_op)
-    for listener in _listeners:
+    for listener in name_listeners:
         listener(begin, end, name)
 
 
