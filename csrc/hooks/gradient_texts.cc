@@ -47,11 +47,15 @@ void GradientTexts::learn(const at::Tensor& parameter, const std::optional<at::T
   const std::optional<size_t> bucket = bucket_around(bytes_of_gradient(parameter, gradient).begin);
   if (!bucket) return;
   const c10::TensorImpl* key = parameter.unsafeGetTensorImpl();
-  const auto known = texts_.find(key);
-  if (known != texts_.end() && known->second.parameter.expired()) texts_.erase(known);
-  Texts& texts =
-      texts_.try_emplace(key, Texts{WeakTensor(parameter.getIntrusivePtr()), {}}).first->second;
-  texts.by_bucket.emplace_back(*bucket, text);
+  auto& by_bucket = texts_.try_emplace(key, Texts{WeakTensor(parameter.getIntrusivePtr()), {}})
+                        .first->second.by_bucket;
+  const auto known = std::find_if(by_bucket.begin(), by_bucket.end(),
+                                  [&](const auto& entry) { return entry.first == *bucket; });
+  if (known == by_bucket.end()) {
+    by_bucket.emplace_back(*bucket, text);
+  } else {
+    known->second = text;
+  }
 }
 
 bool GradientTexts::name(const at::Tensor& parameter, const std::optional<at::Tensor>& gradient,
@@ -59,7 +63,7 @@ bool GradientTexts::name(const at::Tensor& parameter, const std::optional<at::Te
   const core::ByteRange bytes = bytes_of_gradient(parameter, gradient);
   if (bytes.is_empty()) return true;
   const auto known = texts_.find(parameter.unsafeGetTensorImpl());
-  if (known == texts_.end() || known->second.parameter.expired()) return false;
+  if (known == texts_.end()) return false;
   const std::optional<size_t> bucket = bucket_around(bytes.begin);
   if (!bucket) return false;
   for (const auto& [where, text] : known->second.by_bucket) {

@@ -46,7 +46,7 @@ class GradientTexts {
     size_t name;  // in bucket_names_
   };
   struct Texts {
-    WeakTensor parameter;
+    WeakTensor parameter;  // as long as it is held, no other parameter gets this address
     std::vector<std::pair<size_t, std::string>> by_bucket;
   };
 
