@@ -75,6 +75,7 @@ void bind_regions(py::module_& module) {
             names.forget({begin, end});
           },
           py::arg("begin"), py::arg("end"))
+      .def("names_in_use", &core::NameTable::names_in_use)
       .def("__len__", &core::NameTable::size);
 }
 

@@ -2,9 +2,10 @@
 #ifndef STREAMGUARD_CORE_NAME_TABLE_H_
 #define STREAMGUARD_CORE_NAME_TABLE_H_
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <map>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,7 +24,8 @@ namespace streamguard::core {
 //   1. Ranges of the map are disjoint and not empty.
 //   2. A byte keeps its kVersionsPerByte newest names; older ones are dropped, so memory is bounded
 //      by the number of distinct ranges named and not forgotten.
-// Cost: add and lookup O(log ranges + ranges touched).
+// Cost: add and lookup O(log ranges + ranges touched). Buckets whose bounds move from step to step
+// cut memory into many small ranges, so that a touched range only has 24 bytes written.
 class NameTable {
  public:
   struct Named {
@@ -44,29 +46,63 @@ class NameTable {
   // The bytes were freed: what comes next has no name.
   void forget(ByteRange range);
   std::size_t size() const { return entries_.size(); }
+  // Names that some byte still has, or had for an op that is kept.
+  std::size_t names_in_use() const { return names_.in_use(); }
 
  private:
-  struct Name {
-    ByteRange whole;
-    std::string text;
+  using NameId = std::uint32_t;
+  // Texts with the number of versions that use each. A text nobody uses gives its place, and its
+  // memory, to the next one.
+  class Names {
+   public:
+    struct Name {
+      ByteRange whole;
+      std::string text;
+    };
+    NameId add(ByteRange whole, std::string_view text);
+    void keep(NameId name) { ++uses_[name]; }
+    void drop(NameId name);
+    const Name& operator[](NameId name) const { return names_[name]; }
+    std::size_t in_use() const { return names_.size() - unused_.size(); }
+
+   private:
+    std::vector<Name> names_;
+    std::vector<std::uint32_t> uses_;
+    std::vector<NameId> unused_;
   };
   struct Version {
     OpId since;
     AllocationId block;
+    NameId name;
     bool is_first;  // no other name of this block came before it
-    std::shared_ptr<const Name> name;
+  };
+  // The newest kVersionsPerByte, in a ring.
+  class Versions {
+   public:
+    std::size_t size() const { return size_; }
+    // 0 is the newest. REQUIRES: age < size().
+    const Version& operator[](std::size_t age) const {
+      return ring_[(newest_ + kVersionsPerByte - age) % kVersionsPerByte];
+    }
+    bool is_full() const { return size_ == kVersionsPerByte; }
+    void push(const Version& version);
+    const Version* find(OpId at, AllocationId block) const;
+
+   private:
+    std::array<Version, kVersionsPerByte> ring_;
+    std::uint8_t newest_ = kVersionsPerByte - 1;
+    std::uint8_t size_ = 0;
   };
   struct Entry {
     Address end;
-    std::vector<Version> versions;  // oldest first
-
-    void push(OpId since, AllocationId block, const std::shared_ptr<const Name>& name);
-    const Version* find(OpId at, AllocationId block) const;
+    Versions versions;
   };
   using Entries = std::map<Address, Entry>;
 
+  void push(Entry& entry, OpId since, AllocationId block, NameId name);
   void split_at(Address address);
 
+  Names names_;
   Entries entries_;  // key: begin
 };
 
