@@ -94,7 +94,7 @@ def test_a_repeated_name_keeps_its_first_op() -> None:
 
 
 class ByteByByte:
-    """The same table as lists of (since, block, is first of it, (whole, text)), one for each byte."""
+    """The same table: for each byte a list of (since, block, is first of it, (whole, text))."""
 
     def __init__(self) -> None:
         self.versions: dict[int, list[tuple[int, int, bool, object]]] = defaultdict(list)
