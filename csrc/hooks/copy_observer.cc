@@ -1,3 +1,5 @@
+#include "hooks/copy_observer.h"
+
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -68,6 +70,69 @@ class PeerCopyScope final : public OpScope {
   core::StreamId source_stream_;
 };
 
+// Returns: whether the side on the host is pinned memory.
+bool add_sides(OpScope& scope, const at::Tensor& destination, const at::Tensor& source) {
+  const bool is_to_host = source.is_cuda();
+  const at::Tensor& on_host = is_to_host ? destination : source;
+  scope.add_tensor(source, core::AccessKind::kRead);
+  scope.add_tensor(destination, core::AccessKind::kWrite);
+  if (!PinnedMemory::get().note_device_copy(on_host)) return false;
+  scope.add_host_tensor(on_host, is_to_host ? core::AccessKind::kWrite : core::AccessKind::kRead);
+  return true;
+}
+
+void finish_host_copy(OpScope& scope, const at::Tensor& source, bool is_pinned) {
+  if (!is_pinned && source.is_cuda()) {
+    // HB-10: a copy to pageable memory returns when it is done, non_blocking or not.
+    scope.add_stream_wait(current_stream(source.device().index()));
+  }
+  // HB-10: a copy from pageable memory has read the host's bytes when it returns, so that side is
+  // no access that anything could race with.
+  scope.finish();
+}
+
+void copy_on_one_device(core::LabelId label, const at::Tensor& destination,
+                        const at::Tensor& source, c10::function_ref<void()> run_kernel) {
+  OpScope scope(this_thread(), label);
+  scope.add_tensor(destination, core::AccessKind::kWrite);
+  scope.add_tensor(source, core::AccessKind::kRead);
+  scope.order_before_start();
+  run_kernel();
+  scope.add_result(destination, true);
+  scope.finish();
+}
+
+void copy_between_devices(core::LabelId label, const at::Tensor& destination,
+                          const at::Tensor& source, c10::function_ref<void()> run_kernel) {
+  PeerCopyScope scope(this_thread(), label, source.device().index());
+  scope.add_tensor(destination, core::AccessKind::kWrite);
+  scope.add_tensor(source, core::AccessKind::kRead);
+  // Through contiguous temporaries: the source is read before its stream waits for the other.
+  if (!is_single_memcpy(destination, source)) scope.order_reads();
+  run_kernel();
+  scope.finish();
+}
+
+void copy_to_or_from_host(core::LabelId label, const at::Tensor& destination,
+                          const at::Tensor& source, c10::function_ref<void()> run_kernel) {
+  ThreadState& thread = this_thread();
+  if (!is_single_memcpy(destination, source)) {
+    const uint64_t observed_before = thread.observed_ops;
+    run_kernel();
+    if (thread.observed_ops != observed_before) return;
+    // torch did it in one call after all.
+    OpScope late_scope(thread, label);
+    const bool is_pinned = add_sides(late_scope, destination, source);
+    finish_host_copy(late_scope, source, is_pinned);
+    return;
+  }
+  OpScope scope(thread, label);
+  const bool is_pinned = add_sides(scope, destination, source);
+  scope.order_before_start();
+  run_kernel();
+  finish_host_copy(scope, source, is_pinned);
+}
+
 class CopyObserver final : public KernelObserver {
  public:
   using KernelObserver::KernelObserver;
@@ -79,69 +144,7 @@ class CopyObserver final : public KernelObserver {
     // Copies: the kernel drops the stack's references before the accesses are placed.
     const at::Tensor destination = arguments[kDestination].toTensor();
     const at::Tensor source = arguments[kSource].toTensor();
-    if (destination.is_cuda() && source.is_cuda()) {
-      copy_on_devices(op, keys, stack, destination, source);
-    } else {
-      copy_to_or_from_host(op, keys, stack, destination, source);
-    }
-  }
-
- private:
-  void copy_on_devices(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
-                       torch::jit::Stack* stack, const at::Tensor& destination,
-                       const at::Tensor& source) {
-    if (destination.device() == source.device()) {
-      KernelObserver::observe(op, keys, stack);
-      return;
-    }
-    PeerCopyScope scope(this_thread(), label_, source.device().index());
-    scope.add_arguments(schema_, *stack);
-    // Through contiguous temporaries: the source is read before its stream waits for the other.
-    if (!is_single_memcpy(destination, source)) scope.order_reads();
-    kernel_.callBoxed(op, keys, stack);
-    scope.finish();
-  }
-
-  void copy_to_or_from_host(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
-                            torch::jit::Stack* stack, const at::Tensor& destination,
-                            const at::Tensor& source) {
-    ThreadState& thread = this_thread();
-    if (!is_single_memcpy(destination, source)) {
-      const uint64_t observed_before = thread.observed_ops;
-      kernel_.callBoxed(op, keys, stack);
-      if (thread.observed_ops != observed_before) return;
-      // torch did it in one call after all.
-      OpScope late_scope(thread, label_);
-      const bool is_pinned = add_sides(late_scope, destination, source);
-      finish_host_copy(late_scope, source, is_pinned);
-      return;
-    }
-    OpScope scope(thread, label_);
-    const bool is_pinned = add_sides(scope, destination, source);
-    scope.order_before_start();
-    kernel_.callBoxed(op, keys, stack);
-    finish_host_copy(scope, source, is_pinned);
-  }
-
-  // Returns: whether the side on the host is pinned memory.
-  static bool add_sides(OpScope& scope, const at::Tensor& destination, const at::Tensor& source) {
-    const bool is_to_host = source.is_cuda();
-    const at::Tensor& on_host = is_to_host ? destination : source;
-    scope.add_value(source, core::AccessKind::kRead);
-    scope.add_value(destination, core::AccessKind::kWrite);
-    if (!PinnedMemory::get().note_device_copy(on_host)) return false;
-    scope.add_host_tensor(on_host, is_to_host ? core::AccessKind::kWrite : core::AccessKind::kRead);
-    return true;
-  }
-
-  static void finish_host_copy(OpScope& scope, const at::Tensor& source, bool is_pinned) {
-    if (!is_pinned && source.is_cuda()) {
-      // HB-10: a copy to pageable memory returns when it is done, non_blocking or not.
-      scope.add_stream_wait(current_stream(source.device().index()));
-    }
-    // HB-10: a copy from pageable memory has read the host's bytes when it returns, so that side is
-    // no access that anything could race with.
-    scope.finish();
+    observe_copy(label_, destination, source, [&] { kernel_.callBoxed(op, keys, stack); });
   }
 };
 
@@ -176,6 +179,17 @@ class ListCopyObserver final : public KernelObserver {
 };
 
 }  // namespace
+
+void observe_copy(core::LabelId label, const at::Tensor& destination, const at::Tensor& source,
+                  c10::function_ref<void()> run_kernel) {
+  if (!destination.is_cuda() || !source.is_cuda()) {
+    copy_to_or_from_host(label, destination, source, run_kernel);
+  } else if (destination.device() == source.device()) {
+    copy_on_one_device(label, destination, source, run_kernel);
+  } else {
+    copy_between_devices(label, destination, source, run_kernel);
+  }
+}
 
 std::unique_ptr<KernelObserver> make_list_copy_observer(OpSchema schema,
                                                         c10::KernelFunction kernel) {

@@ -7,11 +7,13 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_set>
 #include <utility>
 
 #include "hooks/kernel_observers.h"
+#include "hooks/unboxed_observers.h"
 
 namespace streamguard::hooks {
 namespace {
@@ -102,14 +104,26 @@ std::unique_ptr<KernelObserver> make_observer(const c10::OperatorHandle& op, c10
   return make_parts_observer(std::move(schema), std::move(kernel));
 }
 
+std::optional<torch::CppFunction> make_kernel(const c10::OperatorHandle& op, c10::DispatchKey key,
+                                              const OpSchema& schema,
+                                              const c10::KernelFunction& kernel) {
+  if (key == c10::DispatchKey::CUDA) {
+    std::optional<torch::CppFunction> unboxed = make_unboxed_observer(op, schema, kernel);
+    if (unboxed) return unboxed;
+  }
+  std::unique_ptr<KernelObserver> observer = make_observer(op, key, schema, kernel);
+  if (observer == nullptr) return std::nullopt;
+  return torch::CppFunction::makeFromBoxedKernel(
+      c10::BoxedKernel::makeFromFunctor(std::move(observer)));
+}
+
 bool install_one(const c10::OperatorHandle& op, c10::DispatchKey key) {
   Registrations& all = registrations();
   const std::string name = full_name(op.operator_name());
   if (!has_own_kernel(op, key) || !all.observed[key].insert(name).second) return false;
-  c10::KernelFunction kernel = op.getComputedKernelForDispatchKey(key).kernelFunction();
-  OpSchema schema = describe(op);
-  std::unique_ptr<KernelObserver> observer = make_observer(op, key, std::move(schema), kernel);
-  if (observer == nullptr) return false;
+  const c10::KernelFunction kernel = op.getComputedKernelForDispatchKey(key).kernelFunction();
+  std::optional<torch::CppFunction> observer = make_kernel(op, key, describe(op), kernel);
+  if (!observer) return false;
   const size_t colons = name.find("::");
   const std::string library_name = name.substr(0, colons);
   auto& library = all.libraries[{library_name, key}];
@@ -117,9 +131,7 @@ bool install_one(const c10::OperatorHandle& op, c10::DispatchKey key) {
     library = std::make_unique<torch::Library>(torch::Library::IMPL, library_name, key, __FILE__,
                                                __LINE__);
   }
-  library->impl(name.substr(colons + 2).c_str(),
-                torch::CppFunction::makeFromBoxedKernel(
-                    c10::BoxedKernel::makeFromFunctor(std::move(observer))));
+  library->impl(name.substr(colons + 2).c_str(), std::move(*observer));
   return true;
 }
 

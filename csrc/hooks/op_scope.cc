@@ -92,18 +92,20 @@ void OpScope::add_arguments(const OpSchema& schema, const torch::jit::Stack& sta
   }
 }
 
-void OpScope::add_result(const c10::IValue& value, bool is_written_in_place) {
-  if (!value.isTensor()) {
-    if (value.isList()) {
-      for (const c10::IValue& element : value.toListRef()) {
-        add_result(element, is_written_in_place);
-      }
+void OpScope::add_result_value(const c10::IValue& value, bool is_written_in_place) {
+  if (value.isTensor()) {
+    add_result(value.toTensor(), is_written_in_place);
+  } else if (value.isList()) {
+    for (const c10::IValue& element : value.toListRef()) {
+      add_result_value(element, is_written_in_place);
     }
-    return;
   }
+}
+
+void OpScope::add_result(const at::Tensor& tensor, bool is_written_in_place) {
+  if (is_placed_) return;
   // An in-place op returns what it was given, and some kernels hand an input through without saying
   // so in their schema: those bytes stand in the list already, as what the op really did.
-  const at::Tensor& tensor = value.toTensor();
   if (!tensor.defined() || !is_made_of_parts(tensor)) {
     add_result_bytes(tensor);
     return;
@@ -138,7 +140,9 @@ void OpScope::add_results(const OpSchema& schema, const torch::jit::Stack& stack
   if (is_placed_) return;
   const auto results = torch::jit::last(stack, schema.returns.size());
   for (size_t i = 0; i < results.size(); ++i) {
-    if (schema.returns[i] == ArgumentUse::kWrite) add_result(results[i], schema.is_in_place);
+    if (schema.returns[i] == ArgumentUse::kWrite) {
+      add_result_value(results[i], schema.is_in_place);
+    }
   }
 }
 

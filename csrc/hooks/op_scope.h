@@ -29,6 +29,8 @@ class OpScope {
   OpScope(const OpScope&) = delete;
   OpScope& operator=(const OpScope&) = delete;
 
+  /// REQUIRES: the caller keeps what `tensor` refers to until `finish`.
+  void add_tensor(const at::Tensor& tensor, core::AccessKind kind);
   void add_value(const c10::IValue& value, core::AccessKind kind);
   /// Host memory that the op touches: where the device tensors are, or in a host op.
   void add_host_tensor(const at::Tensor& tensor, core::AccessKind kind);
@@ -36,6 +38,8 @@ class OpScope {
   void add_arguments(const OpSchema& schema, const torch::jit::Stack& stack);
   /// Writes of the results on the stack, unless they are bytes the arguments already stood for.
   void add_results(const OpSchema& schema, const torch::jit::Stack& stack);
+  /// The same of one result; `is_written_in_place` as `OpSchema::is_in_place`.
+  void add_result(const at::Tensor& tensor, bool is_written_in_place);
 
   /// A block is freed inside the op: that of an `out` argument which the op makes larger before its
   /// kernel. The kernel touches the new bytes, which the results stand for. Called with the
@@ -89,8 +93,7 @@ class OpScope {
     core::DeviceId device;
   };
 
-  void add_tensor(const at::Tensor& tensor, core::AccessKind kind);
-  void add_result(const c10::IValue& value, bool is_written_in_place);
+  void add_result_value(const c10::IValue& value, bool is_written_in_place);
   void add_result_bytes(const at::Tensor& tensor);
   /// Keeps `value` alive until the accesses are placed, if this stack is its only owner.
   void hold(const c10::IValue& value);
