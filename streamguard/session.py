@@ -349,7 +349,7 @@ def name_region(
 
 
 def must_see_names() -> bool:
-    """Whether `name_region` does more with a name that it has seen before than to give it."""
+    """Whether `name_region` does more, or less, with a name it has seen than to give it again."""
     session = _current
     if session is None:
         return True

@@ -72,7 +72,7 @@ class GradientNames:
         if buffer is not None:
             text = f"{buffer.name}, {text}"
         session.name_region(begin, end, text, since_op=since_op)
-        if name:
+        if name and not session.must_see_names():
             self._texts.learn(parameter, own, text)
 
 
