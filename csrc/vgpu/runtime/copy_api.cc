@@ -4,6 +4,7 @@
 #include "api_log.h"
 #include "export.h"
 #include "runtime.h"
+#include "traced_call.h"
 
 namespace streamguard::vgpu {
 
@@ -121,8 +122,14 @@ CopyRows pitched_copy(void* target, size_t target_pitch, const void* source, siz
 
 }  // namespace
 
-VGPU_API cudaError_t cudaMemcpy(void* target, const void* source, size_t bytes, cudaMemcpyKind) {
-  return copy_call(cudaStreamLegacy, plain_copy(target, source, bytes), Blocking::kSync);
+VGPU_API cudaError_t cudaMemcpy(void* target, const void* source, size_t bytes,
+                                cudaMemcpyKind kind) {
+  return traced(
+      {31, "cudaMemcpy"},
+      [&] {
+        return copy_call(cudaStreamLegacy, plain_copy(target, source, bytes), Blocking::kSync);
+      },
+      target, source, bytes, kind);
 }
 
 VGPU_API cudaError_t cudaMemcpy_ptds(void* target, const void* source, size_t bytes,
@@ -130,52 +137,96 @@ VGPU_API cudaError_t cudaMemcpy_ptds(void* target, const void* source, size_t by
   return copy_call(cudaStreamPerThread, plain_copy(target, source, bytes), Blocking::kSync);
 }
 
-VGPU_API cudaError_t cudaMemcpyAsync(void* target, const void* source, size_t bytes, cudaMemcpyKind,
-                                     cudaStream_t stream) {
-  return copy_call(stream, plain_copy(target, source, bytes), Blocking::kAsync);
+VGPU_API cudaError_t cudaMemcpyAsync(void* target, const void* source, size_t bytes,
+                                     cudaMemcpyKind kind, cudaStream_t stream) {
+  return traced(
+      {41, "cudaMemcpyAsync"},
+      [&] { return copy_call(stream, plain_copy(target, source, bytes), Blocking::kAsync); },
+      target, source, bytes, kind, stream);
 }
 
 VGPU_API cudaError_t cudaMemcpy2D(void* target, size_t target_pitch, const void* source,
-                                  size_t source_pitch, size_t width, size_t rows, cudaMemcpyKind) {
-  return copy_call(cudaStreamLegacy,
-                   pitched_copy(target, target_pitch, source, source_pitch, width, rows),
-                   Blocking::kSync);
+                                  size_t source_pitch, size_t width, size_t rows,
+                                  cudaMemcpyKind kind) {
+  return traced(
+      {32, "cudaMemcpy2D"},
+      [&] {
+        return copy_call(cudaStreamLegacy,
+                         pitched_copy(target, target_pitch, source, source_pitch, width, rows),
+                         Blocking::kSync);
+      },
+      target, target_pitch, source, source_pitch, width, rows, kind);
 }
 
 VGPU_API cudaError_t cudaMemcpy2DAsync(void* target, size_t target_pitch, const void* source,
                                        size_t source_pitch, size_t width, size_t rows,
-                                       cudaMemcpyKind, cudaStream_t stream) {
-  return copy_call(stream, pitched_copy(target, target_pitch, source, source_pitch, width, rows),
-                   Blocking::kAsync);
+                                       cudaMemcpyKind kind, cudaStream_t stream) {
+  return traced(
+      {44, "cudaMemcpy2DAsync"},
+      [&] {
+        return copy_call(stream,
+                         pitched_copy(target, target_pitch, source, source_pitch, width, rows),
+                         Blocking::kAsync);
+      },
+      target, target_pitch, source, source_pitch, width, rows, kind, stream);
 }
 
 VGPU_API cudaError_t cudaMemcpyPeer(void* target, int target_device, const void* source,
                                     int source_device, size_t bytes) {
-  if (!is_device(target_device) || !is_device(source_device)) return fail(cudaErrorInvalidDevice);
-  return copy_call(cudaStreamLegacy, plain_copy(target, source, bytes), Blocking::kSync);
+  return traced(
+      {160, "cudaMemcpyPeer"},
+      [&] {
+        if (!is_device(target_device) || !is_device(source_device)) {
+          return fail(cudaErrorInvalidDevice);
+        }
+        return copy_call(cudaStreamLegacy, plain_copy(target, source, bytes), Blocking::kSync);
+      },
+      target, target_device, source, source_device, bytes);
 }
 
 VGPU_API cudaError_t cudaMemcpyPeerAsync(void* target, int target_device, const void* source,
                                          int source_device, size_t bytes, cudaStream_t stream) {
-  if (!is_device(target_device) || !is_device(source_device)) return fail(cudaErrorInvalidDevice);
-  return copy_call(stream, plain_copy(target, source, bytes), Blocking::kAsync);
+  return traced(
+      {161, "cudaMemcpyPeerAsync"},
+      [&] {
+        if (!is_device(target_device) || !is_device(source_device)) {
+          return fail(cudaErrorInvalidDevice);
+        }
+        return copy_call(stream, plain_copy(target, source, bytes), Blocking::kAsync);
+      },
+      target, target_device, source, source_device, bytes, stream);
 }
 
 VGPU_API cudaError_t cudaMemset(void* target, int value, size_t bytes) {
-  return fill_call(cudaStreamLegacy,
-                   {target, bytes, 1, bytes, static_cast<unsigned char>(value), 1},
-                   Blocking::kSync);
+  return traced(
+      {49, "cudaMemset"},
+      [&] {
+        return fill_call(cudaStreamLegacy,
+                         {target, bytes, 1, bytes, static_cast<unsigned char>(value), 1},
+                         Blocking::kSync);
+      },
+      target, value, bytes);
 }
 
 VGPU_API cudaError_t cudaMemsetAsync(void* target, int value, size_t bytes, cudaStream_t stream) {
-  return fill_call(stream, {target, bytes, 1, bytes, static_cast<unsigned char>(value), 1},
-                   Blocking::kAsync);
+  return traced(
+      {51, "cudaMemsetAsync"},
+      [&] {
+        return fill_call(stream, {target, bytes, 1, bytes, static_cast<unsigned char>(value), 1},
+                         Blocking::kAsync);
+      },
+      target, value, bytes, stream);
 }
 
 VGPU_API cudaError_t cudaMemset2DAsync(void* target, size_t pitch, int value, size_t width,
                                        size_t rows, cudaStream_t stream) {
-  return fill_call(stream, {target, width, rows, pitch, static_cast<unsigned char>(value), 1},
-                   Blocking::kAsync);
+  return traced(
+      {52, "cudaMemset2DAsync"},
+      [&] {
+        return fill_call(stream, {target, width, rows, pitch, static_cast<unsigned char>(value), 1},
+                         Blocking::kAsync);
+      },
+      target, pitch, value, width, rows, stream);
 }
 
 // The driver's fills have wider elements; it calls this.

@@ -9,6 +9,7 @@
 #include "device_identity.h"
 #include "export.h"
 #include "runtime.h"
+#include "traced_call.h"
 
 using namespace streamguard::vgpu;
 
@@ -274,12 +275,14 @@ VGPU_API cudaError_t cudaDeviceGetLimit(size_t* value, cudaLimit) {
 VGPU_API cudaError_t cudaDeviceSetLimit(cudaLimit, size_t) { return cudaSuccess; }
 
 VGPU_API cudaError_t cudaDeviceSynchronize() {
-  return locked([](Lock& lock) {
-    if (const cudaError_t refusal = refuse_unsafe_call(lock); refusal != cudaSuccess) {
-      return refusal;
-    }
-    log_line("device_sync device=%d", current_device());
-    return force_all(lock, runtime().executor.device_marks(current_device()));
+  return traced({165, "cudaDeviceSynchronize"}, [] {
+    return locked([](Lock& lock) {
+      if (const cudaError_t refusal = refuse_unsafe_call(lock); refusal != cudaSuccess) {
+        return refusal;
+      }
+      log_line("device_sync device=%d", current_device());
+      return force_all(lock, runtime().executor.device_marks(current_device()));
+    });
   });
 }
 

@@ -3,6 +3,7 @@
 #include "export.h"
 #include "program_end.h"
 #include "runtime.h"
+#include "traced_call.h"
 
 using namespace streamguard::vgpu;
 
@@ -62,15 +63,7 @@ bool is_complete(const Event& event) {
   return event.latest == nullptr || is_reached(event.latest->mark) || has_abandoned_work();
 }
 
-}  // namespace
-
-VGPU_API cudaError_t cudaEventCreate(cudaEvent_t* event) { return create(event, 0); }
-
-VGPU_API cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
-  return create(event, flags);
-}
-
-VGPU_API cudaError_t cudaEventDestroy(cudaEvent_t handle) {
+cudaError_t destroy(cudaEvent_t handle) {
   return with_event(handle, [](Lock&, Event& event) {
     runtime().events.erase(&event);
     const std::unique_ptr<Event> destroyed(&event);
@@ -78,8 +71,7 @@ VGPU_API cudaError_t cudaEventDestroy(cudaEvent_t handle) {
   });
 }
 
-VGPU_API cudaError_t cudaEventRecordWithFlags(cudaEvent_t handle, cudaStream_t stream_handle,
-                                              unsigned flags) {
+cudaError_t record_call(cudaEvent_t handle, cudaStream_t stream_handle, unsigned flags) {
   return with_event(handle, [&](Lock& lock, Event& event) {
     Stream* stream = runtime().streams.resolve(stream_handle, current_device());
     if (stream == nullptr) return cudaErrorInvalidResourceHandle;
@@ -87,11 +79,7 @@ VGPU_API cudaError_t cudaEventRecordWithFlags(cudaEvent_t handle, cudaStream_t s
   });
 }
 
-VGPU_API cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t stream) {
-  return cudaEventRecordWithFlags(handle, stream, 0);
-}
-
-VGPU_API cudaError_t cudaEventQuery(cudaEvent_t handle) {
+cudaError_t query(cudaEvent_t handle) {
   return with_event(handle, [](Lock& lock, Event& event) {
     if (event.captured_by != nullptr) return cudaErrorCapturedEvent;
     if (const cudaError_t refusal = refuse_unsafe_call(lock); refusal != cudaSuccess) {
@@ -113,7 +101,7 @@ VGPU_API cudaError_t cudaEventQuery(cudaEvent_t handle) {
   });
 }
 
-VGPU_API cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
+cudaError_t synchronize(cudaEvent_t handle) {
   return with_event(handle, [](Lock& lock, Event& event) {
     if (event.captured_by != nullptr) return cudaErrorCapturedEvent;
     if (const cudaError_t refusal = refuse_unsafe_call(lock); refusal != cudaSuccess) {
@@ -123,6 +111,41 @@ VGPU_API cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
     if (event.latest == nullptr) return cudaSuccess;
     return force_all(lock, {event.latest->mark});
   });
+}
+
+}  // namespace
+
+VGPU_API cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  return traced({133, "cudaEventCreate"}, [&] { return create(event, 0); }, event);
+}
+
+VGPU_API cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+  return traced(
+      {134, "cudaEventCreateWithFlags"}, [&] { return create(event, flags); }, event, flags);
+}
+
+VGPU_API cudaError_t cudaEventDestroy(cudaEvent_t handle) {
+  return traced({136, "cudaEventDestroy"}, [&] { return destroy(handle); }, handle);
+}
+
+VGPU_API cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream,
+                                              unsigned flags) {
+  return traced(
+      {370, "cudaEventRecordWithFlags"}, [&] { return record_call(event, stream, flags); }, event,
+      stream, flags);
+}
+
+VGPU_API cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  return traced(
+      {135, "cudaEventRecord"}, [&] { return record_call(event, stream, 0); }, event, stream);
+}
+
+VGPU_API cudaError_t cudaEventQuery(cudaEvent_t event) {
+  return traced({138, "cudaEventQuery"}, [&] { return query(event); }, event);
+}
+
+VGPU_API cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  return traced({137, "cudaEventSynchronize"}, [&] { return synchronize(event); }, event);
 }
 
 VGPU_API cudaError_t cudaEventElapsedTime(float* elapsed_ms, cudaEvent_t start_handle,

@@ -2,6 +2,7 @@
 #include "api_log.h"
 #include "export.h"
 #include "runtime.h"
+#include "traced_call.h"
 
 using namespace streamguard::vgpu;
 
@@ -60,6 +61,28 @@ void record_external(GraphExec& executable, const Mark& launch) {
     event->latest->mark = launch;
     event->latest->completed_ms = now_ms();
   }
+}
+
+cudaError_t launch_graph(cudaGraphExec_t handle, cudaStream_t stream_handle) {
+  return with_executable(handle, [&](Lock& lock, const std::shared_ptr<GraphExec>& executable) {
+    Stream* stream = runtime().streams.resolve(stream_handle, current_device());
+    if (stream == nullptr) return cudaErrorInvalidResourceHandle;
+    runtime().streams.note_use(*stream);
+    log_line("graph_launch stream=%d nodes=%zu", stream->index, executable->nodes.size());
+    // Launches of one executable graph are serialised, whatever the stream.
+    std::vector<Mark> dependencies{executable->last_launch};
+    for (Event* event : executable->external_waits) {
+      if (runtime().events.count(event) == 0 || event->latest == nullptr) continue;
+      dependencies.push_back(event->latest->mark);
+    }
+    const bool captures = stream->is_capturing();
+    if (!captures) {
+      executable->last_launch = {stream, stream->issued + 1};
+      record_external(*executable, executable->last_launch);
+    }
+    return enqueue(lock, *stream, cudaGraphNodeTypeGraph, std::make_shared<GraphLaunch>(executable),
+                   std::move(dependencies));
+  });
 }
 
 }  // namespace
@@ -141,26 +164,10 @@ VGPU_API cudaError_t cudaGraphUpload(cudaGraphExec_t handle, cudaStream_t) {
                          [](Lock&, const std::shared_ptr<GraphExec>&) { return cudaSuccess; });
 }
 
-VGPU_API cudaError_t cudaGraphLaunch(cudaGraphExec_t handle, cudaStream_t stream_handle) {
-  return with_executable(handle, [&](Lock& lock, const std::shared_ptr<GraphExec>& executable) {
-    Stream* stream = runtime().streams.resolve(stream_handle, current_device());
-    if (stream == nullptr) return cudaErrorInvalidResourceHandle;
-    runtime().streams.note_use(*stream);
-    log_line("graph_launch stream=%d nodes=%zu", stream->index, executable->nodes.size());
-    // Launches of one executable graph are serialised, whatever the stream.
-    std::vector<Mark> dependencies{executable->last_launch};
-    for (Event* event : executable->external_waits) {
-      if (runtime().events.count(event) == 0 || event->latest == nullptr) continue;
-      dependencies.push_back(event->latest->mark);
-    }
-    const bool captures = stream->is_capturing();
-    if (!captures) {
-      executable->last_launch = {stream, stream->issued + 1};
-      record_external(*executable, executable->last_launch);
-    }
-    return enqueue(lock, *stream, cudaGraphNodeTypeGraph, std::make_shared<GraphLaunch>(executable),
-                   std::move(dependencies));
-  });
+VGPU_API cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
+  return traced(
+      {311, "cudaGraphLaunch"}, [&] { return launch_graph(executable, stream); }, executable,
+      stream);
 }
 
 VGPU_API cudaError_t cudaGraphExecDestroy(cudaGraphExec_t handle) {

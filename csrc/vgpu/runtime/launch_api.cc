@@ -6,6 +6,7 @@
 #include "kernel_registry.h"
 #include "kernel_twins.h"
 #include "runtime.h"
+#include "traced_call.h"
 
 using namespace streamguard::vgpu;
 
@@ -78,8 +79,14 @@ VGPU_API cudaError_t __cudaGetKernel(cudaKernel_t* result, const void* function)
 }
 
 VGPU_API cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block,
-                                        void** arguments, size_t, cudaStream_t stream) {
-  return launch(*reinterpret_cast<const Kernel*>(kernel), {grid, block, arguments}, stream);
+                                        void** arguments, size_t shared_bytes,
+                                        cudaStream_t stream) {
+  return traced(
+      {505, "__cudaLaunchKernel"},
+      [&] {
+        return launch(*reinterpret_cast<const Kernel*>(kernel), {grid, block, arguments}, stream);
+      },
+      kernel, grid, block, arguments, shared_bytes, stream);
 }
 
 VGPU_API cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t kernel, dim3 grid, dim3 block,
@@ -89,8 +96,11 @@ VGPU_API cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t kernel, dim3 grid, dim
 }
 
 VGPU_API cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments,
-                                      size_t, cudaStream_t stream) {
-  return launch_function(function, {grid, block, arguments}, stream);
+                                      size_t shared_bytes, cudaStream_t stream) {
+  return traced(
+      {211, "cudaLaunchKernel"},
+      [&] { return launch_function(function, {grid, block, arguments}, stream); }, function, grid,
+      block, arguments, shared_bytes, stream);
 }
 
 VGPU_API cudaError_t cudaLaunchKernel_ptsz(const void* function, dim3 grid, dim3 block,
@@ -100,14 +110,24 @@ VGPU_API cudaError_t cudaLaunchKernel_ptsz(const void* function, dim3 grid, dim3
 }
 
 VGPU_API cudaError_t cudaLaunchCooperativeKernel(const void* function, dim3 grid, dim3 block,
-                                                 void** arguments, size_t, cudaStream_t stream) {
-  return launch_function(function, {grid, block, arguments}, stream);
+                                                 void** arguments, size_t shared_bytes,
+                                                 cudaStream_t stream) {
+  return traced(
+      {269, "cudaLaunchCooperativeKernel"},
+      [&] { return launch_function(function, {grid, block, arguments}, stream); }, function, grid,
+      block, arguments, shared_bytes, stream);
 }
 
 VGPU_API cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* configuration,
                                          const void* function, void** arguments) {
-  return launch_function(function, {configuration->gridDim, configuration->blockDim, arguments},
-                         configuration->stream);
+  return traced(
+      {430, "cudaLaunchKernelExC"},
+      [&] {
+        return launch_function(function,
+                               {configuration->gridDim, configuration->blockDim, arguments},
+                               configuration->stream);
+      },
+      configuration, function, arguments);
 }
 
 VGPU_API cudaError_t cudaGetFuncBySymbol(cudaFunction_t* result, const void* function) {

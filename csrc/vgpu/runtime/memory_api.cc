@@ -4,6 +4,7 @@
 #include "api_log.h"
 #include "export.h"
 #include "runtime.h"
+#include "traced_call.h"
 
 using namespace streamguard::vgpu;
 
@@ -59,29 +60,7 @@ cudaMemoryType type_of(MemoryKind kind) {
   return cudaMemoryTypeUnregistered;
 }
 
-}  // namespace
-
-VGPU_API cudaError_t cudaMalloc(void** pointer, size_t size_bytes) {
-  return allocate(pointer, size_bytes, MemoryKind::kDevice);
-}
-
-VGPU_API cudaError_t cudaMallocManaged(void** pointer, size_t size_bytes, unsigned) {
-  return allocate(pointer, size_bytes, MemoryKind::kManaged);
-}
-
-VGPU_API cudaError_t cudaHostAlloc(void** pointer, size_t size_bytes, unsigned) {
-  return allocate(pointer, size_bytes, MemoryKind::kPinned);
-}
-
-VGPU_API cudaError_t cudaMallocHost(void** pointer, size_t size_bytes) {
-  return allocate(pointer, size_bytes, MemoryKind::kPinned);
-}
-
-VGPU_API cudaError_t cudaFree(void* pointer) { return release(pointer, false); }
-
-VGPU_API cudaError_t cudaFreeHost(void* pointer) { return release(pointer, true); }
-
-VGPU_API cudaError_t cudaHostRegister(void* pointer, size_t size_bytes, unsigned) {
+cudaError_t register_host(void* pointer, size_t size_bytes) {
   return locked([&](Lock&) {
     if (pointer == nullptr || size_bytes == 0) return cudaErrorInvalidValue;
     if (runtime().memory.find(pointer) != nullptr) return cudaErrorHostMemoryAlreadyRegistered;
@@ -91,7 +70,7 @@ VGPU_API cudaError_t cudaHostRegister(void* pointer, size_t size_bytes, unsigned
   });
 }
 
-VGPU_API cudaError_t cudaHostUnregister(void* pointer) {
+cudaError_t unregister_host(void* pointer) {
   return locked([&](Lock& lock) {
     const Allocation* allocation = runtime().memory.find(pointer);
     if (allocation == nullptr || allocation->begin != pointer ||
@@ -102,6 +81,51 @@ VGPU_API cudaError_t cudaHostUnregister(void* pointer) {
     runtime().memory.remove(pointer);
     return cudaSuccess;
   });
+}
+
+}  // namespace
+
+VGPU_API cudaError_t cudaMalloc(void** pointer, size_t size_bytes) {
+  return traced(
+      {20, "cudaMalloc"}, [&] { return allocate(pointer, size_bytes, MemoryKind::kDevice); },
+      pointer, size_bytes);
+}
+
+VGPU_API cudaError_t cudaMallocManaged(void** pointer, size_t size_bytes, unsigned flags) {
+  return traced(
+      {206, "cudaMallocManaged"},
+      [&] { return allocate(pointer, size_bytes, MemoryKind::kManaged); }, pointer, size_bytes,
+      flags);
+}
+
+VGPU_API cudaError_t cudaHostAlloc(void** pointer, size_t size_bytes, unsigned flags) {
+  return traced(
+      {27, "cudaHostAlloc"}, [&] { return allocate(pointer, size_bytes, MemoryKind::kPinned); },
+      pointer, size_bytes, flags);
+}
+
+VGPU_API cudaError_t cudaMallocHost(void** pointer, size_t size_bytes) {
+  return traced(
+      {25, "cudaMallocHost"}, [&] { return allocate(pointer, size_bytes, MemoryKind::kPinned); },
+      pointer, size_bytes);
+}
+
+VGPU_API cudaError_t cudaFree(void* pointer) {
+  return traced({22, "cudaFree"}, [&] { return release(pointer, false); }, pointer);
+}
+
+VGPU_API cudaError_t cudaFreeHost(void* pointer) {
+  return traced({26, "cudaFreeHost"}, [&] { return release(pointer, true); }, pointer);
+}
+
+VGPU_API cudaError_t cudaHostRegister(void* pointer, size_t size_bytes, unsigned flags) {
+  return traced(
+      {152, "cudaHostRegister"}, [&] { return register_host(pointer, size_bytes); }, pointer,
+      size_bytes, flags);
+}
+
+VGPU_API cudaError_t cudaHostUnregister(void* pointer) {
+  return traced({153, "cudaHostUnregister"}, [&] { return unregister_host(pointer); }, pointer);
 }
 
 VGPU_API cudaError_t cudaHostGetDevicePointer(void** device_pointer, void* host, unsigned) {

@@ -2,6 +2,7 @@
 #include "api_log.h"
 #include "export.h"
 #include "runtime.h"
+#include "traced_call.h"
 
 using namespace streamguard::vgpu;
 
@@ -46,32 +47,20 @@ cudaError_t allocate_on(Stream& stream, void** pointer, size_t size_bytes, int d
   return *pointer == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
 }
 
-}  // namespace
-
-VGPU_API cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
-  if (!is_device(device)) return fail(cudaErrorInvalidDevice);
-  *pool = reinterpret_cast<cudaMemPool_t>(&default_pool(device));
-  return cudaSuccess;
-}
-
-VGPU_API cudaError_t cudaDeviceGetMemPool(cudaMemPool_t* pool, int device) {
-  return cudaDeviceGetDefaultMemPool(pool, device);
-}
-
-VGPU_API cudaError_t cudaMallocAsync(void** pointer, size_t size_bytes, cudaStream_t handle) {
+cudaError_t allocate_call(void** pointer, size_t size_bytes, cudaStream_t handle) {
   return with_stream(handle, [&](Lock&, Stream& stream) {
     return allocate_on(stream, pointer, size_bytes, stream.device);
   });
 }
 
-VGPU_API cudaError_t cudaMallocFromPoolAsync(void** pointer, size_t size_bytes, cudaMemPool_t pool,
-                                             cudaStream_t handle) {
+cudaError_t allocate_from_pool(void** pointer, size_t size_bytes, cudaMemPool_t pool,
+                               cudaStream_t handle) {
   return with_stream(handle, [&](Lock&, Stream& stream) {
     return allocate_on(stream, pointer, size_bytes, reinterpret_cast<Pool*>(pool)->device);
   });
 }
 
-VGPU_API cudaError_t cudaFreeAsync(void* pointer, cudaStream_t handle) {
+cudaError_t free_on(void* pointer, cudaStream_t handle) {
   if (pointer == nullptr) return cudaSuccess;
   return with_stream(handle, [&](Lock& lock, Stream& stream) {
     const Allocation* allocation = runtime().memory.find(pointer);
@@ -87,6 +76,36 @@ VGPU_API cudaError_t cudaFreeAsync(void* pointer, cudaStream_t handle) {
     log_line("free_async stream=%d pointer=%p", stream.index, pointer);
     return enqueue(lock, stream, cudaGraphNodeTypeMemFree, std::make_shared<FreeStep>(pointer));
   });
+}
+
+}  // namespace
+
+VGPU_API cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
+  if (!is_device(device)) return fail(cudaErrorInvalidDevice);
+  *pool = reinterpret_cast<cudaMemPool_t>(&default_pool(device));
+  return cudaSuccess;
+}
+
+VGPU_API cudaError_t cudaDeviceGetMemPool(cudaMemPool_t* pool, int device) {
+  return cudaDeviceGetDefaultMemPool(pool, device);
+}
+
+VGPU_API cudaError_t cudaMallocAsync(void** pointer, size_t size_bytes, cudaStream_t stream) {
+  return traced(
+      {373, "cudaMallocAsync"}, [&] { return allocate_call(pointer, size_bytes, stream); }, pointer,
+      size_bytes, stream);
+}
+
+VGPU_API cudaError_t cudaMallocFromPoolAsync(void** pointer, size_t size_bytes, cudaMemPool_t pool,
+                                             cudaStream_t stream) {
+  return traced(
+      {391, "cudaMallocFromPoolAsync"},
+      [&] { return allocate_from_pool(pointer, size_bytes, pool, stream); }, pointer, size_bytes,
+      pool, stream);
+}
+
+VGPU_API cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
+  return traced({375, "cudaFreeAsync"}, [&] { return free_on(pointer, stream); }, pointer, stream);
 }
 
 VGPU_API cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute,

@@ -3,6 +3,7 @@
 #include "export.h"
 #include "program_end.h"
 #include "runtime.h"
+#include "traced_call.h"
 
 using namespace streamguard::vgpu;
 
@@ -59,20 +60,47 @@ cudaError_t join_capture(Stream& stream, const Event& event) {
   return cudaSuccess;
 }
 
-}  // namespace
-
-VGPU_API cudaError_t cudaStreamCreate(cudaStream_t* stream) { return create(stream, 0, 0); }
-
-VGPU_API cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
-  return create(stream, flags, 0);
+cudaError_t synchronize(cudaStream_t handle) {
+  return with_stream(handle, [](Lock& lock, Stream& stream) {
+    if (stream.is_capturing()) {
+      stream.capture.graph->is_invalidated = true;
+      return cudaErrorStreamCaptureUnsupported;
+    }
+    if (const cudaError_t refusal = refuse_unsafe_call(lock); refusal != cudaSuccess) {
+      return refusal;
+    }
+    log_line("stream_sync stream=%d", stream.index);
+    return force_all(lock, runtime().executor.tail_marks(stream));
+  });
 }
 
-VGPU_API cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags,
-                                                  int priority) {
-  return create(stream, flags, priority);
+cudaError_t query(cudaStream_t handle) {
+  return with_stream(handle, [](Lock& lock, Stream& stream) {
+    if (stream.is_capturing()) {
+      stream.capture.graph->is_invalidated = true;
+      return cudaErrorStreamCaptureUnsupported;
+    }
+    if (const cudaError_t refusal = refuse_unsafe_call(lock); refusal != cudaSuccess) {
+      return refusal;
+    }
+    Executor& executor = runtime().executor;
+    executor.continue_wanted(lock);
+    const std::vector<Mark> marks = executor.tail_marks(stream);
+    if (!marks.empty() && is_issuing_thread()) {
+      executor.note_activity();
+      if (++stream.queries >= kQueriesBeforeForce) {
+        stream.queries = 0;
+        executor.advance(lock, marks);
+      }
+    }
+    const bool done = executor.tail_marks(stream).empty() || has_abandoned_work();
+    if (done) stream.queries = 0;
+    log_line("stream_query stream=%d %s", stream.index, done ? "done" : "notready");
+    return done ? sticky_error() : cudaErrorNotReady;
+  });
 }
 
-VGPU_API cudaError_t cudaStreamDestroy(cudaStream_t handle) {
+cudaError_t destroy(cudaStream_t handle) {
   if (handle == nullptr || handle == cudaStreamLegacy || handle == cudaStreamPerThread) {
     return fail(cudaErrorInvalidResourceHandle);
   }
@@ -80,6 +108,56 @@ VGPU_API cudaError_t cudaStreamDestroy(cudaStream_t handle) {
     runtime().streams.destroy(&stream);
     return cudaSuccess;
   });
+}
+
+cudaError_t wait(cudaStream_t handle, cudaEvent_t event_handle, unsigned flags) {
+  return with_stream(handle, [&](Lock& lock, Stream& stream) {
+    auto* event = reinterpret_cast<Event*>(event_handle);
+    if (runtime().events.count(event) == 0) return cudaErrorInvalidResourceHandle;
+    runtime().streams.note_use(stream);
+    log_line("wait stream=%d event=%p", stream.index, static_cast<void*>(event));
+    if (stream.is_capturing() && (flags & cudaEventWaitExternal) != 0) {
+      stream.capture.graph->external_waits.push_back(event);
+      return cudaSuccess;
+    }
+    if (event->captured_by != nullptr) return join_capture(stream, *event);
+    if (stream.is_capturing()) return cudaErrorStreamCaptureIsolation;
+    // A wait takes the newest record issued before it; without one it is no op.
+    if (event->latest == nullptr) return cudaSuccess;
+    return enqueue(lock, stream, cudaGraphNodeTypeWaitEvent, std::monostate{},
+                   {event->latest->mark});
+  });
+}
+
+cudaError_t launch_host_function(cudaStream_t handle, cudaHostFn_t function, void* argument) {
+  if (function == nullptr) return fail(cudaErrorInvalidValue);
+  return with_stream(handle, [&](Lock& lock, Stream& stream) {
+    runtime().streams.note_use(stream);
+    log_line("host_function stream=%d", stream.index);
+    return enqueue(lock, stream, cudaGraphNodeTypeHost, HostCall{function, argument});
+  });
+}
+
+}  // namespace
+
+VGPU_API cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+  return traced({129, "cudaStreamCreate"}, [&] { return create(stream, 0, 0); }, stream);
+}
+
+VGPU_API cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
+  return traced(
+      {198, "cudaStreamCreateWithFlags"}, [&] { return create(stream, flags, 0); }, stream, flags);
+}
+
+VGPU_API cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags,
+                                                  int priority) {
+  return traced(
+      {202, "cudaStreamCreateWithPriority"}, [&] { return create(stream, flags, priority); },
+      stream, flags, priority);
+}
+
+VGPU_API cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  return traced({201, "cudaStreamDestroy"}, [&] { return destroy(stream); }, stream);
 }
 
 VGPU_API cudaError_t cudaStreamGetPriority(cudaStream_t handle, int* priority) {
@@ -110,74 +188,25 @@ VGPU_API cudaError_t cudaStreamGetDevice(cudaStream_t handle, int* device) {
   });
 }
 
-VGPU_API cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
-  return with_stream(handle, [](Lock& lock, Stream& stream) {
-    if (stream.is_capturing()) {
-      stream.capture.graph->is_invalidated = true;
-      return cudaErrorStreamCaptureUnsupported;
-    }
-    if (const cudaError_t refusal = refuse_unsafe_call(lock); refusal != cudaSuccess) {
-      return refusal;
-    }
-    log_line("stream_sync stream=%d", stream.index);
-    return force_all(lock, runtime().executor.tail_marks(stream));
-  });
+VGPU_API cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  return traced({131, "cudaStreamSynchronize"}, [&] { return synchronize(stream); }, stream);
 }
 
-VGPU_API cudaError_t cudaStreamQuery(cudaStream_t handle) {
-  return with_stream(handle, [](Lock& lock, Stream& stream) {
-    if (stream.is_capturing()) {
-      stream.capture.graph->is_invalidated = true;
-      return cudaErrorStreamCaptureUnsupported;
-    }
-    if (const cudaError_t refusal = refuse_unsafe_call(lock); refusal != cudaSuccess) {
-      return refusal;
-    }
-    Executor& executor = runtime().executor;
-    executor.continue_wanted(lock);
-    const std::vector<Mark> marks = executor.tail_marks(stream);
-    if (!marks.empty() && is_issuing_thread()) {
-      executor.note_activity();
-      if (++stream.queries >= kQueriesBeforeForce) {
-        stream.queries = 0;
-        executor.advance(lock, marks);
-      }
-    }
-    const bool done = executor.tail_marks(stream).empty() || has_abandoned_work();
-    if (done) stream.queries = 0;
-    log_line("stream_query stream=%d %s", stream.index, done ? "done" : "notready");
-    return done ? sticky_error() : cudaErrorNotReady;
-  });
+VGPU_API cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  return traced({132, "cudaStreamQuery"}, [&] { return query(stream); }, stream);
 }
 
-VGPU_API cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event_handle,
-                                         unsigned flags) {
-  return with_stream(handle, [&](Lock& lock, Stream& stream) {
-    auto* event = reinterpret_cast<Event*>(event_handle);
-    if (runtime().events.count(event) == 0) return cudaErrorInvalidResourceHandle;
-    runtime().streams.note_use(stream);
-    log_line("wait stream=%d event=%p", stream.index, static_cast<void*>(event));
-    if (stream.is_capturing() && (flags & cudaEventWaitExternal) != 0) {
-      stream.capture.graph->external_waits.push_back(event);
-      return cudaSuccess;
-    }
-    if (event->captured_by != nullptr) return join_capture(stream, *event);
-    if (stream.is_capturing()) return cudaErrorStreamCaptureIsolation;
-    // A wait takes the newest record issued before it; without one it is no op.
-    if (event->latest == nullptr) return cudaSuccess;
-    return enqueue(lock, stream, cudaGraphNodeTypeWaitEvent, std::monostate{},
-                   {event->latest->mark});
-  });
+VGPU_API cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags) {
+  return traced(
+      {147, "cudaStreamWaitEvent"}, [&] { return wait(stream, event, flags); }, stream, event,
+      flags);
 }
 
-VGPU_API cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function,
+VGPU_API cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function,
                                         void* argument) {
-  if (function == nullptr) return fail(cudaErrorInvalidValue);
-  return with_stream(handle, [&](Lock& lock, Stream& stream) {
-    runtime().streams.note_use(stream);
-    log_line("host_function stream=%d", stream.index);
-    return enqueue(lock, stream, cudaGraphNodeTypeHost, HostCall{function, argument});
-  });
+  return traced(
+      {284, "cudaLaunchHostFunc"}, [&] { return launch_host_function(stream, function, argument); },
+      stream, function, argument);
 }
 
 VGPU_API cudaError_t cudaStreamAddCallback(cudaStream_t handle, cudaStreamCallback_t function,

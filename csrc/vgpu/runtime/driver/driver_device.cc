@@ -5,22 +5,18 @@
 #include <cstdio>
 #include <cstring>
 
+#include "../context_handle.h"
 #include "../device_identity.h"
 #include "../export.h"
 #include "../internal_api.h"
 
 namespace {
 
-// A context is named by its device's ordinal; there is one, primary, per device.
-constexpr uintptr_t kContextBase = 0x1000;
+using namespace streamguard::vgpu;
 
-CUcontext context_of(int device) {
-  return reinterpret_cast<CUcontext>(kContextBase + static_cast<uintptr_t>(device));
-}
+CUcontext context_of(int device) { return static_cast<CUcontext>(context_handle(device)); }
 
-int device_of(CUcontext context) {
-  return static_cast<int>(reinterpret_cast<uintptr_t>(context) - kContextBase);
-}
+int device_of(CUcontext context) { return device_of_context(context); }
 
 // Runtime and driver share the numbers of their errors.
 CUresult as_driver(cudaError_t error) { return static_cast<CUresult>(error); }
