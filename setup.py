@@ -260,7 +260,7 @@ def extensions() -> list[Pybind11Extension]:
         files = sources("collectives") + frames
         result.append(torch_extension("streamguard._collectives", files, torch, None))
     if torch and cuda:
-        hooks, values = sources("core", "trace", "detection", "hooks"), sources("vgpu/values")
+        hooks, values = sources("core", "trace", "detection", "cupti", "hooks"), sources("vgpu/values")
         result.append(torch_extension("streamguard._hooks", hooks, torch, cuda))
         result.append(torch_extension("streamguard.vgpu._values", values, torch, cuda))
     for extension in result:

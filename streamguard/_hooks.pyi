@@ -45,6 +45,12 @@ def confirm(probes: str) -> None:
 def stop() -> None:
     """Stop watching and put the previous GPUTrace sink back."""
 
+def hear_through_cupti(library: str) -> str:
+    """Hear runtime calls through CUPTI; returns why not, or an empty text."""
+
+def leave_cupti() -> None:
+    """Let go of CUPTI."""
+
 def begin_anew_in_child() -> None:
     """In a forked child: forget the parent's program. REQUIRES: it had not initialised CUDA."""
 

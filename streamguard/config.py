@@ -56,6 +56,7 @@ class Config:
         active: The detector watches this process.
         mode: What it does besides: nothing, put in the waits that are missing, or try whether
             races change bytes.
+        cupti: Hear runtime calls through CUPTI where no library is preloaded that tells of them.
         every: Look at the ops of every n-th training step only.
         streams: Names of streams whose ops are looked at; empty: all.
         tensors: Names of tensors whose races are reported; empty: all.
@@ -88,6 +89,7 @@ class Config:
 
     active: bool = False
     mode: Mode = "watch"
+    cupti: bool = False
     enforce_only: tuple[str, ...] = ()
     every: int = 1
     streams: tuple[str, ...] = ()
@@ -135,6 +137,7 @@ def parse(environ: Mapping[str, str]) -> Config:
     return Config(
         active=mode is not None,
         mode=mode or "watch",
+        cupti=_switch(environ, "STREAMGUARD_CUPTI", default=False),
         every=_every(environ, "STREAMGUARD_EVERY", mode),
         streams=parse_patterns(environ.get("STREAMGUARD_STREAMS", "")),
         tensors=parse_patterns(environ.get("STREAMGUARD_TENSORS", "")),

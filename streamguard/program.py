@@ -108,6 +108,7 @@ class Program:
             accesses=config.accesses,
             enforcing=_enforcing(config),
             confirming=config.mode == "confirm",
+            cupti=config.cupti,
             sampling=Sampling(every=config.every, streams=config.streams),
             filters=Filters(tensors=config.tensors, modules=config.modules),
             on_finding=self._on_finding,

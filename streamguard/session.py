@@ -67,6 +67,7 @@ class Session:
             the outermost session only.
         confirming: Try whether races change bytes when their pair occurs again. Counts in the
             outermost session only.
+        cupti: Hear runtime calls through CUPTI. Counts in the outermost session only.
         filters: Names of tensors and modules whose races are reported; by default all.
         on_finding: Called for every new distinct finding, from the thread that made the second
             access, while that access is being issued; again when more of its names are known.
@@ -80,6 +81,7 @@ class Session:
         enforcing: hooks.Enforcing | None = None,
         sampling: hooks.Sampling | None = None,
         confirming: bool = False,
+        cupti: bool = False,
         filters: Filters | None = None,
         on_finding: Callable[[Finding], None] | None = None,
     ) -> None:
@@ -88,6 +90,7 @@ class Session:
         self._enforcing = enforcing
         self._sampling = sampling
         self._confirming = confirming
+        self._cupti = cupti
         self._filters = filters or Filters()
         self._filter: ReportFilter | None = None
         self._told_places_apart = 0
@@ -129,6 +132,7 @@ class Session:
                 enforcing=self._enforcing,
                 sampling=self._sampling,
                 confirming=self._confirming,
+                cupti=self._cupti,
             )
             self._mode = "enforce" if self._enforcing else "confirm" if self._confirming else None
             hooks.set_step(_NO_STEP)  # not the last step of an earlier session

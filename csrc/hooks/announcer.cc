@@ -3,6 +3,7 @@
 #include <memory>
 #include <utility>
 
+#include "cupti/heard_call.h"
 #include "hooks/detector.h"
 #include "hooks/python_state.h"
 #include "hooks/thread_state.h"
@@ -33,6 +34,8 @@ void set_sink(std::function<void(int)> sink) { current_sink() = std::move(sink);
 void announce_news() {
   Detector& detector = Detector::get();
   if (!detector.has_news()) return;
+  // Inside a callback of CUPTI the sink could not make a CUDA call: the next op tells.
+  if (cupti::heard_call() != nullptr) return;
   ThreadState& thread = this_thread();
   if (thread.is_announcing) return;
   const ScopedGil gil;

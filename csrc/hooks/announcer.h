@@ -13,7 +13,7 @@ void set_sink(std::function<void(int)> sink);
 /// Sets who empties the recorder when it is full; an empty function: nobody. Called as the sink is.
 void set_drain(std::function<void()> drain);
 
-/// Hands new findings to the sink, if there are any.
+/// Hands new findings to the sink, if there are any; inside a callback of CUPTI the next op does.
 ///
 /// REQUIRES: no lock of ours or of torch's is held.
 /// Cost: one atomic load when there is no news.

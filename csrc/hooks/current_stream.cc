@@ -6,6 +6,8 @@
 
 #include <array>
 
+#include "cupti/heard_call.h"
+#include "cupti/heard_streams.h"
 #include "hooks/detector.h"
 
 namespace streamguard::hooks {
@@ -33,6 +35,11 @@ CacheEntry& slot_of(Cache& cache, int device, uint64_t key) {
 
 core::StreamKind kind_of(uint64_t handle) {
   if (handle == 0) return core::StreamKind::kLegacy;
+  if (cupti::heard_call() != nullptr) {
+    // A stream that nobody told of counts as below.
+    const bool is_blocking = cupti::HeardStreams::get().is_blocking(handle).value_or(true);
+    return is_blocking ? core::StreamKind::kBlocking : core::StreamKind::kNonBlocking;
+  }
   unsigned int flags = cudaStreamDefault;
   const auto stream = reinterpret_cast<cudaStream_t>(handle);
   if (cudaStreamGetFlags(stream, &flags) != cudaSuccess) {
@@ -76,6 +83,11 @@ core::StreamId current_stream(c10::DeviceIndex device) {
   return stream_of_torch(c10::cuda::getCurrentCUDAStream(device).unwrap());
 }
 
-c10::DeviceIndex current_device() { return c10::cuda::current_device(); }
+c10::DeviceIndex current_device() {
+  if (const cupti::HeardCall* call = cupti::heard_call()) {
+    return static_cast<c10::DeviceIndex>(call->device);
+  }
+  return c10::cuda::current_device();
+}
 
 }  // namespace streamguard::hooks

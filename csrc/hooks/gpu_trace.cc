@@ -8,6 +8,7 @@
 #include <memory>
 #include <utility>
 
+#include "cupti/heard_call.h"
 #include "hooks/current_stream.h"
 #include "hooks/detector.h"
 #include "hooks/op_scope.h"
@@ -33,6 +34,8 @@ ThreadState& arriving_thread() {
   return thread;
 }
 
+// The op that the thread is in may hold the record back, place its accesses before it, or record
+// again behind copies of its own.
 void note_record(uint64_t event_handle, uint64_t stream_handle) {
   ThreadState& thread = arriving_thread();
   const core::StreamId stream = stream_of(current_device(), stream_handle);
@@ -44,6 +47,7 @@ void note_record(uint64_t event_handle, uint64_t stream_handle) {
   if (!is_held) detector->engine.record_event(thread.id, event, stream);
 }
 
+// Before and after the wait the op may order its accesses, by CUDA calls.
 void note_wait(uint64_t event_handle, uint64_t stream_handle) {
   ThreadState& thread = arriving_thread();
   const core::StreamId stream = stream_of(current_device(), stream_handle);
@@ -74,19 +78,27 @@ bool is_told(uint64_t& told_event, uint64_t event_handle) {
 }
 
 void note_traced_record(uint64_t event_handle, uint64_t stream_handle) {
-  if (is_told(this_thread().told_record, event_handle)) {
-    hooks::note_traced_record();
-  } else {
+  ThreadState& thread = this_thread();
+  if (!is_told(thread.told_record, event_handle)) {
     note_record(event_handle, stream_handle);
+    return;
   }
+  hooks::note_traced_record();
+  if (!std::exchange(thread.is_scope_due, false)) return;
+  note_record(event_handle, stream_handle);
+  --Detector::Access(Detector::get())->counters.records;
 }
 
 void note_traced_wait(uint64_t event_handle, uint64_t stream_handle) {
-  if (is_told(this_thread().told_wait, event_handle)) {
-    hooks::note_traced_wait();
-  } else {
+  ThreadState& thread = this_thread();
+  if (!is_told(thread.told_wait, event_handle)) {
     note_wait(event_handle, stream_handle);
+    return;
   }
+  hooks::note_traced_wait();
+  if (!std::exchange(thread.is_scope_due, false)) return;
+  note_wait(event_handle, stream_handle);
+  --Detector::Access(Detector::get())->counters.waits;
 }
 
 // The three waits of the host. torch traces them before it calls CUDA, and from a copy even before
@@ -195,14 +207,36 @@ const PyInterpreter* our_trace() {
 
 bool is_beneath_another = false;  // guarded by the GIL
 
+/// Hides the op of the thread while it lives, in a callback of CUPTI.
+class LeaveScopeOut {
+ public:
+  explicit LeaveScopeOut(ThreadState& thread) : thread_(thread), scope_(thread.scope) {
+    if (cupti::heard_call() == nullptr) return;
+    thread_.scope = nullptr;
+    thread_.is_scope_due = scope_ != nullptr;
+  }
+  ~LeaveScopeOut() { thread_.scope = scope_; }
+  LeaveScopeOut(const LeaveScopeOut&) = delete;
+  LeaveScopeOut& operator=(const LeaveScopeOut&) = delete;
+
+ private:
+  ThreadState& thread_;
+  OpScope* const scope_;
+};
+
 }  // namespace
 
+// In a callback of CUPTI no CUDA call may be made, so the op that the thread is in is left out. If
+// the record or the wait is the op's own, torch traces it right after, and all is told again with
+// the op: the engine takes the newer record, and what the wait adds the first time is true.
 void note_raw_record(uint64_t event, uint64_t stream) {
+  const LeaveScopeOut left_out(this_thread());
   note_record(event, stream);
   this_thread().told_record = event;
 }
 
 void note_raw_wait(uint64_t event, uint64_t stream) {
+  const LeaveScopeOut left_out(this_thread());
   note_wait(event, stream);
   this_thread().told_wait = event;
 }

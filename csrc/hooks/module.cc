@@ -207,6 +207,9 @@ PYBIND11_MODULE(_hooks, module) {
   module.def("registration_count", &registration_count);
   module.def("start", &start, py::arg("stack_depth"), py::arg("sink"));
   module.def("stop", &stop);
+  module.def("hear_through_cupti", &hear_through_cupti, py::arg("library"),
+             py::call_guard<py::gil_scoped_release>());
+  module.def("leave_cupti", &leave_cupti, py::call_guard<py::gil_scoped_release>());
   module.def("begin_anew_in_child", &begin_anew_in_child);
   module.def("activate", &activate);
   module.def("sample", &sample, py::arg("every"), py::arg("streams"));

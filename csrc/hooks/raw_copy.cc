@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "cupti/heard_call.h"
 #include "hooks/announcer.h"
 #include "hooks/current_stream.h"
 #include "hooks/detector.h"
@@ -32,6 +33,28 @@ Memory memory_at(uint64_t address) {
       break;
   }
   return Memory::kPageable;
+}
+
+Memory memory_of(cupti::Place place) {
+  switch (place) {
+    case cupti::Place::kDevice:
+      return Memory::kDevice;
+    case cupti::Place::kPinned:
+      return Memory::kPinned;
+    case cupti::Place::kUnknown:
+      break;
+  }
+  return Memory::kPageable;
+}
+
+Memory memory_of_target(uint64_t address) {
+  const cupti::HeardCall* call = cupti::heard_call();
+  return call == nullptr ? memory_at(address) : memory_of(call->target_at(address));
+}
+
+Memory memory_of_source(uint64_t address) {
+  const cupti::HeardCall* call = cupti::heard_call();
+  return call == nullptr ? memory_at(address) : memory_of(call->source_at(address));
 }
 
 void issue(const char* name, core::StreamId stream, const std::vector<core::Access>& accesses,
@@ -63,8 +86,8 @@ core::Region bytes_at(uint64_t address, uint64_t bytes) {
 void note_raw_copy(uint64_t target, uint64_t source, uint64_t bytes, uint64_t stream,
                    bool is_blocking) {
   if (bytes == 0) return;
-  const Memory to = memory_at(target);
-  const Memory from = memory_at(source);
+  const Memory to = memory_of_target(target);
+  const Memory from = memory_of_source(source);
   std::vector<core::Access> accesses;
   // HB-10: the pageable side is read or written by the host, before the call returns.
   if (from != Memory::kPageable) {
@@ -82,7 +105,7 @@ void note_raw_copy(uint64_t target, uint64_t source, uint64_t bytes, uint64_t st
 }
 
 void note_raw_fill(uint64_t target, uint64_t bytes, uint64_t stream) {
-  if (bytes == 0 || memory_at(target) == Memory::kPageable) return;
+  if (bytes == 0 || memory_of_target(target) == Memory::kPageable) return;
   issue("cudaMemsetAsync", stream_of(current_device(), stream),
         {{bytes_at(target, bytes), core::AccessKind::kWrite}}, false);
 }

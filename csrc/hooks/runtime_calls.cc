@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 
+#include "cupti/subscriber.h"
 #include "hooks/detector.h"
 #include "hooks/gpu_trace.h"
 #include "hooks/own_calls.h"
@@ -171,6 +172,13 @@ void attach_runtime() {
 void detach_runtime() {
   if (const Attach attach = attach_function()) attach(nullptr);
 }
+
+std::string hear_through_cupti(const std::string& library) {
+  if (attach_function() != nullptr) return "the preloaded library hears the same calls";
+  return cupti::Subscriber::get().start(library, kTable);
+}
+
+void leave_cupti() { cupti::Subscriber::get().stop(); }
 
 void note_traced_record() { untraced_records.fetch_sub(1, std::memory_order_relaxed); }
 void note_traced_wait() { untraced_waits.fetch_sub(1, std::memory_order_relaxed); }

@@ -7,7 +7,7 @@
 
 namespace streamguard::hooks {
 
-/// What the preloaded interposer saw of the CUDA runtime, and what became of it.
+/// What the preloaded interposer, or CUPTI, saw of the CUDA runtime, and what became of it.
 struct RuntimeCounts {
   bool is_attached = false;
   uint64_t launches = 0;          // inside an op, which told what they touch
@@ -24,6 +24,13 @@ struct RuntimeCounts {
 void attach_runtime();
 
 void detach_runtime();
+
+/// Hears the same calls through CUPTI, unless the interposer tells of them.
+///
+/// REQUIRES: the GIL is not held. Returns: why they are not heard so; empty where they are.
+std::string hear_through_cupti(const std::string& library);
+/// REQUIRES: the GIL is not held.
+void leave_cupti();
 
 RuntimeCounts runtime_counts();
 

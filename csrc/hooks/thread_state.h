@@ -26,6 +26,7 @@ struct ThreadState {
   uint64_t last_record = 0;     // newest event this thread recorded
   uint64_t told_record = 0;     // event whose record the interposer told of, until torch traces it
   uint64_t told_wait = 0;       // the same for a wait
+  bool is_scope_due = false;    // ... by a callback of CUPTI: the op it is in does not know yet
   bool is_sync_traced = false;  // torch traced a synchronization that has not ended yet
   int declared_depth = 0;       // inside that many `streamguard.access` blocks
   uint64_t declared_work = 0;   // launches and copies in such blocks, outside of any op

@@ -54,6 +54,7 @@ def install(
     enforcing: Enforcing | None = None,
     sampling: Sampling | None = None,
     confirming: bool = False,
+    cupti: bool = False,
 ) -> Callable[[], None]:
     """Watch every kernel, copy, collective, event and block of this process.
 
@@ -69,6 +70,7 @@ def install(
         sampling: What to look at; by default everything.
         enforcing: Put the missing waits in; by default they are only found.
         confirming: Try whether races change bytes, by delaying the stream of a pair's first op.
+        cupti: Hear runtime calls through CUPTI, where no library is preloaded that tells of them.
 
     Returns:
         Undo.
@@ -83,6 +85,7 @@ def install(
     import torch.distributed  # registers the collectives, which must exist to be observed
 
     from streamguard import _hooks
+    from streamguard.hooks.cupti import forget, hear_through_cupti
     from streamguard.hooks.patches import install_patches
 
     check_allocator(torch.cuda.get_allocator_backend(), os.environ)
@@ -94,8 +97,10 @@ def install(
     # Before CUDA is initialised there is no allocator to attach to; torch calls this right after.
     torch.cuda._lazy_call(_hooks.attach_allocator_trace)
     restore_patches = install_patches()
+    let_go_of_cupti = hear_through_cupti() if cupti else forget
 
     def undo() -> None:
+        let_go_of_cupti()
         restore_patches()
         _hooks.stop()
 

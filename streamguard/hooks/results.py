@@ -110,13 +110,15 @@ def devices() -> set[int]:
 def coverage() -> dict[str, object]:
     """Say what was seen, and what could not be.
 
-    `launches_observed` is True where the interposer was preloaded: then launches outside of torch's
-    operators are counted, by kernel. Without it the count of ops is never all that ran.
+    `launches_observed` is True where the interposer was preloaded, or CUPTI heard all the time:
+    then launches outside of torch's operators are counted, by kernel. Otherwise the count of ops is
+    never all that ran.
     """
     import torch
     import torch.distributed
 
     from streamguard import _hooks
+    from streamguard.hooks.cupti import heard
     from streamguard.hooks.extension_calls import unknown_extension_calls
     from streamguard.hooks.nccl_profiler import coverage as nccl_coverage
     from streamguard.hooks.peer_memory import peer_memory_calls
@@ -130,6 +132,7 @@ def coverage() -> dict[str, object]:
     replays = counters.pop("replays")
     unknown_replays = counters.pop("unknown_replays")
     interposed = bool(counters.pop("interposed"))
+    cupti = heard()
     is_nccl_heard, other_nccl_plugin, nccl_calls = nccl_coverage()
     limits = {
         "ops in steps that were not looked at": counters.pop("ops_of_other_steps"),
@@ -146,14 +149,18 @@ def coverage() -> dict[str, object]:
     opaque = {what: count for what, count in limits.items() if count}
     layers = [layer for layer in LAYERS if layer != "allocator" or allocator_is_traced]
     layers += ["runtime"] if interposed else []
+    layers += ["cupti"] if cupti.in_part else []
     layers += ["nccl"] if is_nccl_heard else []
+    gave_way = [f"nccl to {other_nccl_plugin}"] if other_nccl_plugin else []
+    gave_way += [f"cupti to {cupti.gave_way_to}"] if cupti.gave_way_to else []
     return {
         **counters,
         "graph_replays": replays,
         "layers": layers,
         "opaque": opaque,
-        "gave_way": [f"nccl to {other_nccl_plugin}"] if other_nccl_plugin else [],
-        "launches_observed": interposed,
+        "gave_way": gave_way,
+        "silent": [f"cupti ({cupti.problem})"] if cupti.problem else [],
+        "launches_observed": interposed or cupti.throughout,
         "thread_handover_assumed": True,
         "unregistered_kernels": len(unobserved),
         "unregistered_kernel_names": unobserved[:NAMES_SHOWN],

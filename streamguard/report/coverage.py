@@ -64,6 +64,7 @@ def _enforced(rank: RankFindings) -> str:
 def _limits(coverage: Coverage) -> str:
     layers = " ".join(coverage.layers) or "none"
     gave_way = f"gave way: {', '.join(coverage.gave_way)}" if coverage.gave_way else ""
+    silent = f"silent: {', '.join(coverage.silent)}" if coverage.silent else ""
     launches = "" if coverage.launches_observed else "launches not observed"
     opaque = ", ".join(f"{name} {count}" for name, count in coverage.opaque)
     if opaque or coverage.launches_observed:
@@ -76,7 +77,7 @@ def _limits(coverage: Coverage) -> str:
     handover = "thread hand-over assumed" if coverage.thread_handover_assumed else ""
     return "; ".join(
         part
-        for part in (f"layers {layers}", gave_way, launches, opaque, unregistered, handover)
+        for part in (f"layers {layers}", gave_way, silent, launches, opaque, unregistered, handover)
         if part
     )
 

@@ -120,6 +120,7 @@ def decode_coverage(values: Mapping[str, object]) -> Coverage:
         if opaque is None
         else tuple(sorted((name, opaque.integer(name)) for name in opaque.names())),
         gave_way=fields.texts("gave_way"),
+        silent=fields.texts("silent"),
         launches_observed=fields.truth("launches_observed", False),
         thread_handover_assumed=fields.truth("thread_handover_assumed", True),
         regions=fields.integer("regions", 0),

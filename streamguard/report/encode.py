@@ -104,6 +104,7 @@ def encode_coverage(coverage: Coverage) -> Json:
         "unmatched_filters": list(coverage.unmatched_filters),
         "opaque": dict(coverage.opaque),
         "gave_way": list(coverage.gave_way),
+        "silent": list(coverage.silent),
         "launches_observed": coverage.launches_observed,
         "thread_handover_assumed": coverage.thread_handover_assumed,
         "regions": coverage.regions,

@@ -229,6 +229,7 @@ class Coverage:
         unmatched_filters: Those of them that nothing was called like.
         opaque: Launches outside any observed op, by kind.
         gave_way: Layers that left their place to another tool, and to which.
+        silent: Layers that were asked for and heard nothing, and why.
         unregistered_kernels: Native kernels registered after the hooks: their ops are not seen.
         unregistered_kernel_names: The first few of them.
         devices: Where ops ran: index, model and the start of the UUID.
@@ -247,6 +248,7 @@ class Coverage:
     unmatched_filters: tuple[str, ...] = ()
     opaque: tuple[tuple[str, int], ...] = ()
     gave_way: tuple[str, ...] = ()
+    silent: tuple[str, ...] = ()
     launches_observed: bool = False
     thread_handover_assumed: bool = True
     regions: int = 0
