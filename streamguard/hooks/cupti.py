@@ -91,15 +91,9 @@ def hear_through_cupti() -> Undo:
     return undo
 
 
-def forget() -> None:
-    """A session begins that does not ask for CUPTI."""
+def _let_go() -> None:
     global _hearing
     _hearing = _Hearing()
-
-
-def _let_go() -> None:
-    _hearing.is_wanted = False
-    _hearing.is_listening = False
     _hooks.leave_cupti()
 
 

@@ -85,7 +85,7 @@ def install(
     import torch.distributed  # registers the collectives, which must exist to be observed
 
     from streamguard import _hooks
-    from streamguard.hooks.cupti import forget, hear_through_cupti
+    from streamguard.hooks.cupti import hear_through_cupti
     from streamguard.hooks.patches import install_patches
 
     check_allocator(torch.cuda.get_allocator_backend(), os.environ)
@@ -97,10 +97,11 @@ def install(
     # Before CUDA is initialised there is no allocator to attach to; torch calls this right after.
     torch.cuda._lazy_call(_hooks.attach_allocator_trace)
     restore_patches = install_patches()
-    let_go_of_cupti = hear_through_cupti() if cupti else forget
+    let_go_of_cupti = hear_through_cupti() if cupti else None
 
     def undo() -> None:
-        let_go_of_cupti()
+        if let_go_of_cupti is not None:
+            let_go_of_cupti()
         restore_patches()
         _hooks.stop()
 

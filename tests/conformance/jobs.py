@@ -117,15 +117,24 @@ TRAININGS["{{training}}"](rank)
 """
 
 
-def logged(directory: Path, program: str) -> tuple[Outcome, list[str]]:
-    """Run a program of one process; return what the hooks said and the calls up to its end."""
+def logged(
+    directory: Path, program: str, *, hearing: dict[str, str] = PRELOADED, devices: int = 1
+) -> tuple[Outcome, list[str]]:
+    """Run a program of one process; return what the hooks said and the calls up to its end.
+
+    `hearing`: what lets the hooks hear of calls outside of operators.
+    """
     log = directory / "api.log"
     ending = MARK + "torch.cuda.synchronize()\n"
-    outcome = run(directory, program + ending, STREAMGUARD_VGPU_LOG=str(log), **PRELOADED)
+    outcome = run(
+        directory, program + ending, devices=devices, STREAMGUARD_VGPU_LOG=str(log), **hearing
+    )
     return outcome, _until_end(log)
 
 
-def logged_ranks(directory: Path, program: str) -> list[tuple[Outcome, list[str]]]:
+def logged_ranks(
+    directory: Path, program: str, *, hearing: dict[str, str] = PRELOADED
+) -> list[tuple[Outcome, list[str]]]:
     """Run a program of two processes, each with a log of its own."""
     name_log = 'log_name = os.environ["STREAMGUARD_VGPU_LOG"].replace("%p", str(os.getpid()))\n'
     # `run_ranks` ends each program with the synchronization.
@@ -135,7 +144,7 @@ def logged_ranks(directory: Path, program: str) -> list[tuple[Outcome, list[str]
         directory,
         name_log + program + MARK + rename,
         STREAMGUARD_VGPU_LOG=pattern,
-        **PRELOADED,
+        **hearing,
     )
     return [
         (outcome, _until_end(directory / f"rank{rank}.log"))

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,14 +33,19 @@ class Run:
 
 
 def run(
-    output: Path, *command: str, options: tuple[str, ...] = (), devices: int = 1, ranks: int = 1
+    output: Path,
+    *command: str,
+    options: tuple[str, ...] = (),
+    devices: int = 1,
+    ranks: int = 1,
+    environ: Mapping[str, str] | None = None,
 ) -> Run:
     """Run `python command` (under torchrun when there are several ranks) and read the results.
 
     Without `devices` it runs on the machine's own GPUs.
     """
     environment = {k: v for k, v in os.environ.items() if not k.startswith("STREAMGUARD")}
-    environment |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    environment |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), **(environ or {})}
     python = [sys.executable]
     if ranks > 1:
         python = [str(BIN / "torchrun"), "--standalone", "--nproc_per_node", str(ranks)]

@@ -23,7 +23,8 @@ def main() -> None:
     from streamguard import hooks
 
     announced: list[int] = []
-    undo = hooks.install(stacks="full", sink=announced.append)
+    cupti = os.environ.get("STREAMGUARD_CUPTI") == "1"
+    undo = hooks.install(stacks="full", sink=announced.append, cupti=cupti)
     context = {"torch": torch, "hooks": hooks, "announced": announced}
     runpy.run_path(program, init_globals=context, run_name="__main__")
     hooks.flush()

@@ -178,11 +178,13 @@ VGPU_API cudaError_t cudaGetDeviceCount(int* count) {
 }
 
 VGPU_API cudaError_t cudaGetDevice(int* device) {
+  log_call_in_callback("cudaGetDevice");
   *device = current_device();
   return cudaSuccess;
 }
 
 VGPU_API cudaError_t cudaSetDevice(int device) {
+  log_call_in_callback("cudaSetDevice");
   if (!is_device(device)) return fail(cudaErrorInvalidDevice);
   set_current_device(device);
   return cudaSuccess;

@@ -158,6 +158,7 @@ VGPU_API cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
 // Allowed also in op bodies: host kernels ask it about their operands.
 VGPU_API cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes,
                                               const void* pointer) {
+  log_call_in_callback("cudaPointerGetAttributes");
   if (device_count() == 0) return fail(cudaErrorNoDevice);
   std::memset(attributes, 0, sizeof *attributes);
   attributes->device = cudaInvalidDeviceId;

@@ -9,6 +9,7 @@
 #include "api_log.h"
 #include "fairness.h"
 #include "program_end.h"
+#include "traced_call.h"
 
 namespace streamguard::vgpu {
 namespace {
@@ -85,6 +86,7 @@ bool is_issuing_thread() { return thread_issues; }
 cudaError_t refuse_call() {
   if (device_count() == 0) return cudaErrorNoDevice;
   if (in_op_body()) return cudaErrorNotPermitted;
+  log_call_in_callback("locked");
   return sticky_error();
 }
 

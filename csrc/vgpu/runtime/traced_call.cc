@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 
+#include "api_log.h"
 #include "context_handle.h"
 #include "export.h"
 #include "runtime.h"
@@ -36,6 +37,7 @@ using Callback = void (*)(void* user, int domain, uint32_t id, const void* data)
 std::mutex subscription_mutex;
 std::atomic<uint32_t> newest_correlation{0};
 thread_local bool is_inside_call = false;
+thread_local bool is_in_callback = false;
 
 }  // namespace
 
@@ -48,7 +50,9 @@ class CallSubscriber {
   void set_wanted(unsigned id, bool is_wanted) { ids_[id].store(is_wanted); }
   void tell(unsigned id, const CallbackData& data) const {
     if (call_subscriber.load(std::memory_order_acquire) != this) return;
+    is_in_callback = true;
     callback_(user_, kRuntimeDomain, id, &data);
+    is_in_callback = false;
   }
 
  private:
@@ -56,6 +60,10 @@ class CallSubscriber {
   void* const user_;
   std::array<std::atomic<bool>, kTracedIds> ids_{};
 };
+
+void log_call_in_callback(const char* function) {
+  if (is_in_callback) log_line("call_in_callback %s", function);
+}
 
 bool TracedCall::is_wanted(CallSubscriber& subscriber, unsigned id) {
   return !is_inside_call && subscriber.wants(id);

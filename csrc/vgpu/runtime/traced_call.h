@@ -71,6 +71,9 @@ class TracedCall {
   uint32_t correlation_;
 };
 
+// Logs that the program calls the runtime from a callback: there a real CUDA may deadlock.
+void log_call_in_callback(const char* function);
+
 // Runs `body`, which answers cudaError_t, as the function that was called with `arguments`.
 template <class Body, class... Arguments>
 cudaError_t traced(const TracedFunction& function, Body body, const Arguments&... arguments) {
