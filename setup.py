@@ -260,8 +260,9 @@ def extensions() -> list[Pybind11Extension]:
         files = sources("collectives") + frames
         result.append(torch_extension("streamguard._collectives", files, torch, None))
     if torch and cuda:
-        hooks, values = sources("core", "trace", "detection", "cupti", "hooks"), sources("vgpu/values")
+        hooks = sources("core", "trace", "detection", "cupti", "hooks")
         result.append(torch_extension("streamguard._hooks", hooks, torch, cuda))
+        values = sources("vgpu/values")
         result.append(torch_extension("streamguard.vgpu._values", values, torch, cuda))
     for extension in result:
         extension.extra_compile_args.append("-MMD")  # the listing needs_compiling reads

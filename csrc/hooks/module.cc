@@ -117,6 +117,9 @@ uint64_t leave_declared() {
   return this_thread().declared_work;
 }
 
+void mute_launches() { ++this_thread().muted_depth; }
+void unmute_launches() { --this_thread().muted_depth; }
+
 void forget_last_record() { this_thread().last_record = 0; }
 
 py::dict take_recorded() {
@@ -247,6 +250,8 @@ PYBIND11_MODULE(_hooks, module) {
   module.def("is_active", &is_active);
   module.def("enter_declared", &enter_declared);
   module.def("leave_declared", &leave_declared);
+  module.def("mute_launches", &mute_launches);
+  module.def("unmute_launches", &unmute_launches);
   module.def("forget_last_record", &forget_last_record);
   module.def("start_recording", [] { Detector::get().start_recording(); });
   module.def("stop_recording", [] { Detector::get().stop_recording(); });

@@ -54,10 +54,12 @@ bool is_inside_op(ThreadState& thread) {
 
 void launched(const void* kernel, bool is_handle, void*) {
   if (!is_active()) return;
-  if (is_inside_op(this_thread())) {
+  ThreadState& thread = this_thread();
+  if (is_inside_op(thread)) {
     launches.fetch_add(1, std::memory_order_relaxed);
     return;
   }
+  if (thread.muted_depth > 0) return;
   KernelNames& kernels = opaque_kernels();
   const std::lock_guard<std::mutex> lock(kernels.mutex);
   ++kernels.launches[{kernel, is_handle}];

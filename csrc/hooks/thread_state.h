@@ -30,6 +30,7 @@ struct ThreadState {
   bool is_sync_traced = false;  // torch traced a synchronization that has not ended yet
   int declared_depth = 0;       // inside that many `streamguard.access` blocks
   uint64_t declared_work = 0;   // launches and copies in such blocks, outside of any op
+  int muted_depth = 0;          // inside calls whose launches are told of in another way
   bool is_announcing = false;   // inside the program's sink
 
   // Buffers of the current op, kept so that a steady state allocates nothing.

@@ -11,6 +11,7 @@ import functools
 import weakref
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -71,7 +72,8 @@ def triton_patches() -> list[Undo]:
 def _following_jit(original: Method) -> Method:
     @functools.wraps(original)
     def run(self: Any, *arguments: object, **options: object) -> object:
-        compiled = original(self, *arguments, **options)
+        with _muted():
+            compiled = original(self, *arguments, **options)
         if compiled is None or options.get("warmup") or not _hooks.is_active():
             return compiled
         named = {name: value for name, value in options.items() if name in self.arg_names}
@@ -86,7 +88,8 @@ def _following_jit(original: Method) -> Method:
 def _following_inductor(original: Method) -> Method:
     @functools.wraps(original)
     def run(self: Any, *arguments: object, stream: int, **options: object) -> object:
-        result = original(self, *arguments, stream=stream, **options)
+        with _muted():
+            result = original(self, *arguments, stream=stream, **options)
         if _hooks.is_active() and not options.get("benchmark_run"):
             given = dict(zip(self.fn.arg_names, arguments, strict=False))
             written = {
@@ -99,6 +102,16 @@ def _following_inductor(original: Method) -> Method:
         return result
 
     return run
+
+
+@contextmanager
+def _muted() -> Iterator[None]:
+    """The launch is told of here: where the launcher uses the runtime it must not count twice."""
+    _hooks.mute_launches()
+    try:
+        yield
+    finally:
+        _hooks.unmute_launches()
 
 
 def _note(

@@ -180,6 +180,45 @@ def test_we_come_back_when_the_profiler_lets_go(tmp_path: Path) -> None:
     assert _said(outcome) == (True, ["cupti to torch's profiler for a time"], [], False, 2)
 
 
+TRITON = """
+import inspect
+from triton.runtime.jit import JITFunction
+
+class Compiled: pass
+
+class Kernel(JITFunction):
+    __name__ = "tuned"
+    params, arg_names = [], []
+    signature = inspect.signature(lambda: None)
+
+JITFunction.compiled = Compiled()
+JITFunction.launch = staticmethod(launch)
+"""
+JIT = """
+class JITFunction:
+    def run(self, *arguments, **options):
+        self.launch()
+        return self.compiled
+"""
+
+
+@pytest.mark.parametrize("hearing", [CUPTI, PRELOADED], ids=["cupti", "preloaded"])
+def test_a_launcher_of_triton_that_uses_the_runtime_counts_once(
+    tmp_path: Path, hearing: dict[str, str]
+) -> None:
+    """Triton's own observer tells of the launch; one beside it is heard."""
+    folder = tmp_path / "triton" / "runtime"
+    folder.mkdir(parents=True)
+    (tmp_path / "triton" / "__init__.py").write_text("")
+    (folder / "__init__.py").write_text("")
+    (folder / "jit.py").write_text(JIT)
+    program = f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\n" + LAUNCH + OP + TRITON
+    outcome = run(tmp_path, program + "Kernel().run()\nlaunch()\n", **hearing)
+
+    opaque = {k: v for k, v in outcome.coverage["opaque"].items() if "kernel" in k}
+    assert opaque == {"kernel mine": 1, "kernel tuned (Triton)": 1}
+
+
 def test_a_session_that_ended_hears_nothing(tmp_path: Path) -> None:
     """Sessions with and without CUPTI follow each other in one process."""
     file = tmp_path / "sessions.py"

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from streamguard.report.build import build_coverage, build_finding, build_watched
+from streamguard.report.coverage import coverage_lines
 from streamguard.report.merge import merge_ranks
 from streamguard.report.model import Frame, Misuse, Report
 from streamguard.report.text import render, summary_line
@@ -238,6 +239,19 @@ def test_a_clean_job() -> None:
     assert rank.summary is not None
     rank = replace(rank, summary=replace(rank.summary, coverage=seen))
     _check("clean", merge_ranks([rank], access_patterns=["nothing*"]))
+
+
+def test_layers_that_hear_nothing_are_named() -> None:
+    """One was left to another tool, one was asked for and is not there."""
+    seen = build_coverage(
+        coverage(gave_way=["nccl to mine.so"], silent=["cupti (no libcupti.so.13)"])
+    )
+    rank = rank_findings()
+    assert rank.summary is not None
+    rank = replace(rank, summary=replace(rank.summary, coverage=seen))
+    line = next(line for line in coverage_lines(merge_ranks([rank])) if "layers" in line)
+
+    assert "; gave way: nccl to mine.so; silent: cupti (no libcupti.so.13); " in line
 
 
 @pytest.mark.parametrize("ranks", [[], [rank_findings(ops=0)]], ids=["no-rank", "no-op"])
