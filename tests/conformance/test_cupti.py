@@ -163,7 +163,8 @@ raw("cudaEventRecord", event, P(side.cuda_stream))
 
 def test_a_raw_copy_races(tmp_path: Path) -> None:
     """Both sides are in the call; the next op tells of the finding, since a callback must not."""
-    outcome, log = logged(tmp_path, RAW + COPY.format(order=EVENT), hearing=CUPTI)
+    told = COPY.replace("\nz =", "\nassert announced == []\nz =") + "assert announced == [0]\n"
+    outcome, log = logged(tmp_path, RAW + told.format(order=EVENT), hearing=CUPTI)
 
     found = assert_only_finding(
         outcome,
@@ -273,6 +274,8 @@ with torch.cuda.stream(side):
     x.fill_(1)
 {order}
 there.copy_(x)
+with torch.cuda.device(1):
+    z = there + there
 y.copy_(there)
 """
 
