@@ -7,6 +7,7 @@ strict    wall time of an all_reduce of 4 KiB between two ranks over gloo: bare,
 scale     the comparison of 10,000 ranks of 10,000 collectives each, from synthetic records
 """
 
+import argparse
 import json
 import os
 import platform
@@ -112,9 +113,12 @@ def scale(ranks: int, calls: int) -> str:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only-scale", action="store_true", help="the last part alone")
+    arguments = parser.parse_args()
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, "
           f"load {os.getloadavg()[0]:.1f}")  # fmt: skip
-    if "--only-scale" not in sys.argv:
+    if not arguments.only_scale:
         one = run_worker("record", 1)[0]
         added = one["recorded_ns"] - one["bare_ns"]
         print(

@@ -14,6 +14,7 @@ clean and, after the clock has stopped, that a racing write is found. Peers need
 there is for many large regions, so that there are fewer of those, for every detector alike.
 """
 
+import argparse
 import json
 import os
 import platform
@@ -170,10 +171,15 @@ def remember() -> None:
 
 
 def main() -> None:
+    parts = {"peers": compare_with_peers, "sizes": scale, "memory": remember}
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("parts", nargs="*", help=f"of {', '.join(parts)}; by default all")
+    wanted = parser.parse_args().parts or list(parts)
+    if unknown := sorted(set(wanted) - set(parts)):
+        parser.error(f"no part {', '.join(unknown)}; there are {', '.join(parts)}")
     compile_drivers()
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}\n")
-    parts = {"peers": compare_with_peers, "sizes": scale, "memory": remember}
-    for name in sys.argv[1:] or parts:
+    for name in wanted:
         parts[name]()
 
 
